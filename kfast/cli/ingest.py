@@ -50,6 +50,7 @@ from kfast.table.ingest.options import (
 )
 from kfast.table.ingest.planning import Bounds, FindBounds, PlannedRange
 from kfast.table.offsets_json import to_json_dict
+from kfast.table.option_spelling import OptionSpelling
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PLAN: Final = ("topic", "partition", "from", "until", "records")
@@ -104,6 +105,7 @@ def _ingest(
             upsert=tuple(filter(None, upsert.split(","))),
             storage_options=pairs(storage_option, "--storage-option"),
             every_ms=EVERY_MS if every_ms is None else every_ms,
+            spelling=OptionSpelling.COMMAND,
             **rest,
         )
         skips_lost = options.lost == "skip"
@@ -247,6 +249,7 @@ def _json(summary: IngestSummary) -> str:
             "lost_offsets": summary.lost_offsets,
             "bad_records": summary.bad_records,
             "dead_letters": summary.dead_letters,
+            "unknown_fields": summary.unknown_fields,
             "ends": to_json_dict(summary.ends),
         }
     )
@@ -257,6 +260,8 @@ def _text(summary: IngestSummary, to: str) -> str:
     bad = f", {summary.bad_records:,} malformed records" if summary.bad_records else ""
     if summary.dead_letters:
         bad += f", {summary.dead_letters:,} dead letters"
+    if summary.unknown_fields:
+        bad += f", {summary.unknown_fields:,} fields without a column"
     return (
         f"{to}: {summary.rows:,} rows, {summary.bytes / 1e6:,.1f} MB, {summary.files} files, "
         f"{len(summary.ends)} partitions{lost}{bad}, {summary.seconds:.1f} s"
@@ -335,13 +340,13 @@ command = Command(
             ["--on-error"],
             type=Words(tuple(ON_ERROR)),
             default="fail",
-            help="a key or value that is not what it should be",
+            help="a key, value or timestamp that is not what it should be",
         ),
         click.Option(
             ["--dead-letter"],
             metavar="DIR",
-            help="folder or URL for keys and values that --on-error leaves out or makes null, with "
-            "their bytes, code and path",
+            help="folder or URL for keys, values and timestamps that --on-error leaves out or "
+            "makes null, with their bytes, code and path",
         ),
         click.Option(
             ["--lost"],

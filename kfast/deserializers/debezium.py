@@ -226,6 +226,11 @@ class Debezium(TypedDeserializer):
         return self._inner.registry
 
     @property
+    def reader(self) -> str | None:
+        """The version of a subject that gives the columns; None without one."""
+        return self._inner.reader
+
+    @property
     def is_serialized(self) -> bool:
         """Whether schemas of a registry are wanted as descriptors."""
         return self._inner.is_serialized
@@ -274,6 +279,8 @@ class Debezium(TypedDeserializer):
         )
         node = decoded.node
         assert node is not None  # decoders of columns
+        if self._options.get("envelope", True):
+            node.unknown = None  # members of envelopes that are left out are no columns of rows
         target = self._target(node.field)
         if target == node.field:
             return decoded

@@ -114,6 +114,11 @@ class RegistryDeserializer(FramedDeserializer):
         self._targets = {}
         self._reader_key: str | None = None
 
+    @property
+    def reader(self) -> str | None:
+        """The version of a subject that gives the columns; None without one."""
+        return self._reader_key
+
     def _set_reader_key(self, reader: str) -> None:
         """Take a version of a subject as the schema that gives the columns."""
         if self._registry is None:

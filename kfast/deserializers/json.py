@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final, Never
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Never
+
+import numpy as np
 
 from kfast._native import json_decode
 from kfast._spelling import did_you_mean
@@ -12,11 +14,16 @@ from kfast.deserializers.typed import Piece
 from kfast.errors import ConfigurationError
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.headers import HeadersColumn
+from kfast.records.columns.spans import array_over
 from kfast.records.columns.text import StringColumn
+from kfast.records.columns.unknown_fields import UnknownFields
 from kfast.schemas.inference import MAX_FIELDS, InferenceReport, infer
 from kfast.schemas.json_plan import COERCIONS, JsonPlan, json_plan
 from kfast.schemas.schema import Schema
 from kfast.schemas.types import SchemaField
+
+if TYPE_CHECKING:
+    from kfast._native.buffers import OwnedBuffer
 
 MAX_DEPTH: Final = 1024
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -43,9 +50,9 @@ class Json(FramedDeserializer):
     Parameters
     ----------
     schema : dict, list, str, Field, Arrow schema, class or Schema
-        The columns, and so the projection: what it does not name is skipped. A dict of names and
-        types, a type's name, Spark's DDL, anything with ``__arrow_c_schema__``, a dataclass,
-        TypedDict, NamedTuple or msgspec.Struct.
+        The columns, and so the projection: what it does not name is skipped, and an ingest
+        counts it. A dict of names and types, a type's name, Spark's DDL, anything with
+        ``__arrow_c_schema__``, a dataclass, TypedDict, NamedTuple or msgspec.Struct.
     framing : {"none", "confluent", "apicurio"}
         How documents name their schema: not at all; by a header of the record, else by a zero byte
         and an id of 4 bytes in front of them; by a zero byte and a global id of 8. The id is noted
@@ -176,8 +183,17 @@ class Json(FramedDeserializer):
         if self._framing != NONE:
             wire = self._scan(column, headers)
             framed = plans_of_rows(wire, [0] * len(wire.keys))
-        built, errors = json_decode.decode(self._plan, *column.spans, mode, most_bytes, *framed)
-        return Piece(self._root, built, errors)
+        built, errors, found = json_decode.decode(
+            self._plan, *column.spans, mode, most_bytes, *framed
+        )
+        return Piece(self._root, built, errors, None if found is None else self._unknown(*found))
+
+    def _unknown(self, counts: OwnedBuffer, names: list[tuple[int, bytes]]) -> UnknownFields:
+        """Return the fields without a column, by their paths."""
+        above = self._plan.paths
+        texts = ((above[node], _printable(name)) for node, name in names)
+        paths = tuple(f"{path}.{name}" if path else name for path, name in texts)
+        return UnknownFields(array_over(counts, np.int32), paths)
 
     def _what_is_at(self, raw: bytes, position: int) -> str:
         return _WHAT.get(chr(raw[position]), "a number") if position < len(raw) else ""
@@ -195,8 +211,12 @@ class Json(FramedDeserializer):
             end += 1
         end += first == ord('"')
         shown = raw[position : min(end, position + _SHOWN_BYTES)]
-        text = "".join(c if c.isprintable() else "?" for c in shown.decode("utf-8", "replace"))
+        text = _printable(shown)
         return f"{text}..." if end > position + _SHOWN_BYTES else text
+
+
+def _printable(text: bytes) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text.decode("utf-8", "replace"))
 
 
 def _check_name(what: str, name: object, known: Iterable[str]) -> None:

@@ -35,6 +35,7 @@ from kfast.records.columns.headers import HeadersColumn
 from kfast.records.columns.spans import read_only
 from kfast.records.columns.text import StringColumn
 from kfast.records.columns.typed import column_of
+from kfast.records.columns.unknown_fields import UnknownFields
 from kfast.records.errors import ERROR_ROW, ErrorKind, ErrorPart, RecordErrors, error_message
 from kfast.schemas.schema import Schema
 from kfast.schemas.types import Kind, SchemaField
@@ -89,6 +90,7 @@ class Piece(NamedTuple):
     root: SchemaField
     built: Built
     errors: OwnedBuffer | None
+    unknown: UnknownFields | None = None
 
 
 class TypedDeserializer:
@@ -134,6 +136,11 @@ class TypedDeserializer:
     def is_serialized(self) -> bool:
         """Whether schemas of a registry are wanted as descriptors."""
         return False
+
+    @property
+    def reader(self) -> str | None:
+        """The version of a subject that gives the columns, such as ``latest``; None without one."""
+        return None
 
     @property
     def needs_headers(self) -> bool:
@@ -278,7 +285,10 @@ class TypedDeserializer:
                 MODE_RAISE if stop_at_first else MODE_NULL,
                 most_bytes,
             )
-            nodes.append(ColumnData.of_built(piece.root, piece.built))
+            node = ColumnData.of_built(piece.root, piece.built)
+            if piece.unknown is not None:
+                node.unknown = piece.unknown.select(slice(0, node.length))
+            nodes.append(node)
             if piece.errors is not None:
                 rows = np.frombuffer(piece.errors.view(), ERROR_ROW).copy()
                 rows["row"] += done

@@ -1,7 +1,8 @@
 """ArrowBatches: the records of one partition as ``pyarrow.RecordBatch`` in the query's schema.
 
 Owns the conversion of kfast's columns. Offsets are passed on without a copy; timestamps are
-multiplied once (Kafka's milliseconds, Spark's microseconds); variable-length columns are gathered
+multiplied once (Kafka's milliseconds, Spark's microseconds), and those that a column cannot hold
+are malformed (``time_limits``); variable-length columns are gathered
 once, as Arrow's layout requires; topic, partition and timestamp type are arrays made once per task
 and sliced. Nothing is done per record in Python. Keys and values are decoded here too, since
 ``mode`` says what happens to the whole record of a malformed one:
@@ -35,7 +36,9 @@ from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.operations import values_column
 from kfast.records.columns.text import StringColumn
 from kfast.schemas.formats import FORMATS, STRUCT
-from kfast.table.arrow_types import arrow_schema
+from kfast.table.arrow_types import arrow_schema, is_wider
+from kfast.table.read_counts import UnknownCounts
+from kfast.table.time_limits import COLUMN, MICROSECONDS, BadTimes, TimeLimits, time_limits
 from kfast.table.value_decoder import DecodedValues, ValueDecoder
 from kfast.table.value_types import field_of_spark, wanted_paths
 
@@ -57,8 +60,6 @@ BATCH_BYTES: Final = 16 << 20
 
 _SPANS: Final = {"keys": ("key",), "values": ("value", "corrupt"), "headers": ("headers",)}
 """Columns of variable length, and the output columns each is the source of."""
-
-_MAX_MS: Final = (2**63 - 1) // 1000
 
 
 def deserializers_of(
@@ -104,9 +105,10 @@ def deserializers_of(
 class ArrowBatches:
     """Makes the batches of one partition; ``schema`` is that of each batch.
 
-    ``deserializers`` are those of key and value, by default those of the projection.
-    ``bad_records`` counts the keys and values so far that are not of the format;
-    ``dead_letters`` gets them.
+    ``deserializers`` are those of key and value, by default those of the projection, and ``limits``
+    those of timestamps. ``bad_records`` counts the keys, values and timestamps so far that are
+    malformed; ``dead_letters`` gets them. ``unknown`` has the fields of documents so far that no
+    column is read from.
     """
 
     def __init__(
@@ -116,8 +118,10 @@ class ArrowBatches:
         partition: int,
         deserializers: Mapping[str, Deserializer] | None = None,
         dead_letters: DeadLetters | None = None,
+        limits: TimeLimits | None = None,
     ) -> None:
         self._dead_letters = dead_letters
+        self._limits = limits or time_limits(projection)
         self._arrow = optional_package("pyarrow", "decoding into Arrow")
         self.schema: pa.Schema = arrow_schema(projection)
         self._projection = projection
@@ -130,6 +134,7 @@ class ArrowBatches:
         self._constants: dict[str, Any] = {"topic": topic, "partition": partition}
         self._constant_arrays: dict[tuple[str, int], pa.Array] = {}
         self.bad_records = 0
+        self.unknown = UnknownCounts()
         self._spans = [
             name
             for name, sources in _SPANS.items()
@@ -162,42 +167,55 @@ class ArrowBatches:
     def _batch(self, records: PartitionRecords) -> tuple[pa.RecordBatch, int]:
         """Return a batch of the first records, and their number: all, if columns are not large."""
         decoded: dict[str, DecodedValues] = {}
-        used = len(records)
+        used, stops = len(records), self._projection.mode == "FAILFAST"
         for name, decoder in self._decoders.items():
             decoded[name] = decoder.decode(
                 records[:used] if used < len(records) else records,
-                stops=self._projection.mode == "FAILFAST",
+                stops=stops,
+                spelling=self._projection.spelling,
             )
             used = len(decoded[name])
         if used < len(records):
             records = records[:used]
             decoded = {name: each.cut(used) for name, each in decoded.items()}
-        records, decoded = self._without_bad(records, decoded)
+        times = None if self._limits is None else self._limits.check(records.timestamps)
+        if times is not None and stops:
+            raise times.error(records, self._projection.spelling.on_error_hint)
+        records, decoded, times = self._without_bad(records, decoded, times)
+        for name, values in decoded.items():
+            if values.node is not None and values.node.unknown is not None:
+                self.unknown.add(values.node.unknown.total, values.node.unknown.paths, name)
         arrays = []
         for number, column in enumerate(self._projection.columns):
             field = self.schema.field(number)
-            array = self._array(column.source, records, decoded, field)
+            array = self._array(column.source, records, decoded, times, field)
             if array.null_count and not column.is_nullable:
                 raise _null_error(column.name, array, records)
             arrays.append(array)
         return self._arrow.RecordBatch.from_arrays(arrays, schema=self.schema), used
 
     def _without_bad(
-        self, records: PartitionRecords, decoded: dict[str, DecodedValues]
-    ) -> tuple[PartitionRecords, dict[str, DecodedValues]]:
+        self,
+        records: PartitionRecords,
+        decoded: dict[str, DecodedValues],
+        times: BadTimes | None,
+    ) -> tuple[PartitionRecords, dict[str, DecodedValues], BadTimes | None]:
         """Count what is bad; with ``DROPMALFORMED`` return the records without it."""
-        bad = [each.is_bad for each in decoded.values() if each.is_bad is not None]
+        columns: dict[str, DecodedValues | BadTimes] = {**decoded}
+        if times is not None:
+            columns[COLUMN] = times
+        bad = [column.is_bad for column in columns.values() if column.is_bad is not None]
         if not bad:
-            return records, decoded
+            return records, decoded, None
         if self._dead_letters is not None:
-            self._dead_letters.take(records, decoded)
+            self._dead_letters.take(records, columns)
         if self._projection.mode != "DROPMALFORMED":
-            self.bad_records += sum(int(np.count_nonzero(each)) for each in bad)
-            return records, decoded
+            self.bad_records += sum(int(np.count_nonzero(mask)) for mask in bad)
+            return records, decoded, times
         is_bad = np.logical_or.reduce(bad)
         self.bad_records += int(np.count_nonzero(is_bad))
         kept = np.flatnonzero(~is_bad)
-        return records[kept], {name: each.select(kept) for name, each in decoded.items()}
+        return records[kept], {name: each.select(kept) for name, each in decoded.items()}, None
 
     # --- columns ----------------------------------------------------------------------------------
 
@@ -206,14 +224,15 @@ class ArrowBatches:
         source: str,
         records: PartitionRecords,
         decoded: Mapping[str, DecodedValues],
+        times: BadTimes | None,
         field: pa.Field,
     ) -> pa.Array:
         if source in self._constants:
             return self._constant(source, self._constants[source], len(records), field.type)
         if source == "offset":
             return self._fixed(field.type, records.offsets)
-        if source == "timestamp":
-            return self._fixed(field.type, _microseconds(records))
+        if source == COLUMN:
+            return self._times(field.type, records.timestamps, times)
         if source == "timestamptype":
             kinds = records.part.rows.timestamp_types
             if isinstance(kinds, int):
@@ -224,13 +243,16 @@ class ArrowBatches:
         if source == "corrupt":
             return self._corrupt(records, decoded.get("value"), field)
         if source == "reason":
-            return self._reasons(len(records), decoded, field)
+            return self._reasons(len(records), decoded, times, field)
         if source not in decoded:
             column = records.keys if source == "key" else records.values
             return retyped(self._arrow.array(CapsulePair(values_column("", column))), field)
         made = decoded[source]
         if made.node is None:
-            return retyped(self._arrow.array(CapsulePair(values_column("", made.values))), field)
+            array = self._arrow.array(CapsulePair(values_column("", made.values)))
+            if is_wider(array.type, field.type):  # that of a table, which has it from before
+                return array.cast(field.type)
+            return retyped(array, field)
         from kfast.records.columns.column_arrow import arrow_of  # noqa: PLC0415 - typed columns only
 
         array = self._arrow.array(CapsulePair(arrow_of(made.node, "", is_nullable=True)))
@@ -257,6 +279,21 @@ class ArrowBatches:
             kind, len(data), [None, self._arrow.py_buffer(data)], 0
         )
 
+    def _times(
+        self, kind: pa.DataType, times_ms: NDArray[np.int64], times: BadTimes | None
+    ) -> pa.Array:
+        """Return timestamps in microseconds, null where the column cannot hold them.
+
+        It holds more than the names of folders do.
+        """
+        beyond = None if times is None else MICROSECONDS.check(times_ms)
+        if beyond is None:
+            return self._fixed(kind, times_ms * 1000)
+        data = np.where(beyond.is_bad, 0, times_ms) * 1000
+        bits = np.packbits(~beyond.is_bad, bitorder="little")
+        buffers = [self._arrow.py_buffer(bits), self._arrow.py_buffer(data)]
+        return self._arrow.Array.from_buffers(kind, len(data), buffers)
+
     def _headers(self, records: PartitionRecords, field: pa.Field) -> pa.Array:
         """Return headers; null for a record without any, as in ``format("kafka")``."""
         array = retyped(self._arrow.array(CapsulePair(records.headers.arrow_column(""))), field)
@@ -281,10 +318,17 @@ class ArrowBatches:
         return self._arrow.array(CapsulePair(bad.arrow_column("")))
 
     def _reasons(
-        self, count: int, decoded: Mapping[str, DecodedValues], field: pa.Field
+        self,
+        count: int,
+        decoded: Mapping[str, DecodedValues],
+        times: BadTimes | None,
+        field: pa.Field,
     ) -> pa.Array:
-        """Return ``code path`` of bad values, behind ``key`` if the key is bad."""
-        texts: dict[int, str] = {}
+        """Return ``code path`` of bad values, behind ``key`` if the key is bad.
+
+        A timestamp is named only if key and value are not bad.
+        """
+        texts: dict[int, str] = {} if times is None else times.reasons()
         for source, values in sorted(decoded.items(), reverse=True):  # the key counts
             before = "key " if source == "key" else ""
             texts.update({row: before + text for row, text in values.reasons().items()})
@@ -338,28 +382,10 @@ def _child(array: pa.Array, field: pa.Field) -> pa.Array:
     return child
 
 
-def _microseconds(records: PartitionRecords) -> NDArray[np.int64]:
-    times = records.timestamps
-    low, high = int(times.min(initial=0)), int(times.max(initial=0))
-    if high > _MAX_MS or low < -_MAX_MS:
-        row = int(np.argmax((times > _MAX_MS) | (times < -_MAX_MS)))
-        offset = int(records.offsets[row])
-        raise KafkaError(
-            f"{records.topic_partition} offset {offset}: timestamp {int(times[row])} ms is beyond "
-            "what Spark can hold",
-            hint="leave the column timestamp out of the schema",
-            topic=records.topic,
-            partition=records.partition,
-            offset=offset,
-        )
-    made: NDArray[np.int64] = times * 1000
-    return made
-
-
 def _too_large(name: str, has: pa.DataType, wanted: pa.DataType) -> KafkaError:
     return KafkaError(
         f"column {name}: {has} in place of {wanted}",
-        hint="a value of more than 2 GiB cannot enter Spark",
+        hint="a batch of Arrow holds values of up to 2 GiB",
     )
 
 

@@ -44,6 +44,14 @@ def arrow_schema(projection: Projection) -> pa.Schema:
     )
 
 
+def is_wider(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether a second type of numbers has more bits than a first of the same kind."""
+    types = optional_package("pyarrow", "decoding into Arrow").types
+    if types.is_signed_integer(kind) and types.is_signed_integer(other):
+        return bool(other.bit_width > kind.bit_width)
+    return bool(types.is_float32(kind) and types.is_float64(other))
+
+
 def arrow_type(json_type: Any) -> pa.DataType:
     """Return the Arrow type of a Spark type in its JSON form."""
     pyarrow = optional_package("pyarrow", "decoding into Arrow")

@@ -54,6 +54,10 @@ class ReadRange:
     """Records with a key or value that is not of the format: null in the file, or left out."""
     skipped_batches: str = ""
     """Record batches left out as corrupt, by base and last offset: ``120-139 200-219``."""
+    unknown_fields: int = 0
+    """Fields of documents that no column is read from."""
+    unknown_paths: str = ""
+    """The first ones: ``value.age, value.user.name``."""
     changes: int = 0
     """Rows of a table with keys that the range inserts, updates or deletes; it has no files."""
 
@@ -117,6 +121,8 @@ class BatchCounts:
     bad_records: int = 0
     dead_letters: int = 0
     """Malformed keys and values that were written to a folder of their own."""
+    unknown_fields: int = 0
+    """Fields of documents that no column is read from."""
 
     def plus(self, other: BatchCounts) -> BatchCounts:
         """The counts of two batches together."""
@@ -150,6 +156,7 @@ def count_batch(parts: Iterable[BatchPart]) -> BatchCounts:
         sum(batch_range.lost_offsets for batch_range in ranges),
         sum(batch_range.bad_records for batch_range in ranges),
         sum(file.rows for file in files_in(ranges) if file.folder),
+        sum(batch_range.unknown_fields for batch_range in ranges),
     )
 
 

@@ -1,4 +1,4 @@
-"""DeadLetters: malformed keys and values of one range, as Parquet in a folder beside the table.
+"""DeadLetters: malformed keys, values and timestamps of one range, as Parquet beside the table.
 
 Owns the columns of that file (`COLUMNS`), its writing, and whose folder it is. The manifest of the
 batch lists the file with those of the table, so that each bad key or value is there exactly once,
@@ -26,14 +26,16 @@ from kfast.table.file_names import final_path, task_name
 from kfast.table.fsspec_store import open_store
 from kfast.table.store import storage_errors
 from kfast.table.table_log import FOLDER, STAGING
+from kfast.table.time_limits import MICROSECONDS, time_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from kfast.records.partition_records import PartitionRecords
     from kfast.table.offset_ranges import OffsetRange
     from kfast.table.projection import Projection
     from kfast.table.store import TableStore
+    from kfast.table.time_limits import BadTimes
     from kfast.table.value_decoder import DecodedValues
 
 COLUMNS: Final = (
@@ -47,9 +49,9 @@ COLUMNS: Final = (
     ("message", "string"),
     ("raw", "binary"),
 )
-"""``column`` is ``key`` or ``value``, and ``raw`` its bytes as they came."""
+"""``column`` is ``key`` or ``value``, and ``raw`` its bytes as they came; or ``timestamp``, and
+``raw`` its milliseconds as text."""
 _OWNER: Final = f"{FOLDER}/table.json"
-_MOST_MS: Final = (2**63 - 1) // 1000
 _ROW_BYTES: Final = 200
 
 
@@ -67,9 +69,11 @@ class DeadLetters:
         self._output: Any = None
         self._writer: Any = None
 
-    def take(self, records: PartitionRecords, decoded: Mapping[str, DecodedValues]) -> None:
-        """Take the keys and values that could not be read."""
-        for column, values in sorted(decoded.items()):
+    def take(
+        self, records: PartitionRecords, columns: Mapping[str, DecodedValues | BadTimes]
+    ) -> None:
+        """Take the keys, values and timestamps that could not be read."""
+        for column, values in sorted(columns.items()):
             if values.is_bad is None:
                 continue
             for row in np.flatnonzero(values.is_bad).tolist():
@@ -78,7 +82,7 @@ class DeadLetters:
                 where = f"{records.topic_partition} offset {offset}"
                 message = error_message(where, column, bad)
                 time_ms = int(records.timestamps[row])
-                time_us = time_ms * 1000 if abs(time_ms) <= _MOST_MS else None
+                time_us = time_ms * 1000 if abs(time_ms) <= MICROSECONDS.high_ms else None
                 self._rows.append(
                     (*records.topic_partition, offset, time_us, column, bad.code, bad.path,
                      message, raw)
@@ -190,12 +194,15 @@ def check_dead_letters(url: str, table: str, options: Mapping[str, str]) -> str:
     return store.url
 
 
-def check_can_be_bad(projection: Projection, hint: str) -> None:
-    """Check that there can be dead letters: something is decoded, and the first one is no error."""
-    is_decoded = projection.decodes("key") or projection.decodes("value")
-    if not is_decoded or projection.mode == "FAILFAST":
+def check_can_be_bad(projection: Projection, partition_by: Collection[str] = ()) -> None:
+    """Check that there can be dead letters: something may be bad, and the first one is no error."""
+    can_be_bad = projection.decodes("key") or projection.decodes("value")
+    can_be_bad |= time_limits(projection, tuple(partition_by)) is not None
+    if not can_be_bad or projection.mode == "FAILFAST":
         raise ConfigurationError(
-            "dead letters are those of malformed keys and values, which are left out or null",
-            found="the first one is an error" if is_decoded else "keys and values are not decoded",
-            hint=hint,
+            "dead letters are malformed keys, values and timestamps, which are left out or null",
+            found="the first one is an error"
+            if can_be_bad
+            else "keys and values are not decoded, and there is no column timestamp",
+            hint=projection.spelling.dead_letter_hint,
         )

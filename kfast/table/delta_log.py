@@ -56,6 +56,7 @@ from kfast.table.file_names import parts_of
 from kfast.table.fsspec_store import open_store
 from kfast.table.pending import PendingFiles
 from kfast.table.projection import Projection
+from kfast.table.row_changes import check_keys
 from kfast.table.staged_files import StagedFiles
 from kfast.table.store import TableStore
 from kfast.table.table_log import FOLDER, OpenFolder, OpenTable, is_hidden
@@ -159,9 +160,8 @@ class DeltaLog:
                 hint="write to another folder",
             )
         columns = delta_columns(projection, shape.partition_by)
-        # Of an entry whose commit was removed the shape is gone.
-        if last is not None and last.shape.schema and last.shape.keys != shape.keys:
-            raise keys_differ(self.store.url, last.shape.keys, shape.keys)
+        if last is not None:
+            check_keys(self.store.url, last.shape, shape)
         table = self._open()
         if table is None:
             self._check_empty()
@@ -400,17 +400,6 @@ class DeltaLog:
 
     def __repr__(self) -> str:
         return f"<DeltaLog {self.store.url}>"
-
-
-def keys_differ(url: str, keys: Collection[str], others: Collection[str]) -> ConfigurationError:
-    """The error for an ingest with other keys than those of its table."""
-    has = "rows with the key " + ", ".join(keys) if keys else "a row for each record"
-    does = "upserts by " + ", ".join(others) if others else "appends records"
-    return ConfigurationError(
-        f"{url} has {has}",
-        found=f"this ingest {does}",
-        hint="use --upsert (upsert=) as before, or write to another folder",
-    )
 
 
 def _is_same(entry: Entry | None, last: Entry | None) -> bool:

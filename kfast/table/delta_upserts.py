@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfast.errors import ConfigurationError, IllegalStateError
 from kfast.table.delta_commits import commit_path
-from kfast.table.delta_log import DeltaLog, keys_differ
+from kfast.table.delta_log import DeltaLog
+from kfast.table.entries import TableShape
+from kfast.table.row_changes import check_keys
 from kfast.table.upserts import ChangedRows, merge_batch
 
 if TYPE_CHECKING:
-    from kfast.table.entries import Entry, TableShape
+    from kfast.table.entries import Entry
     from kfast.table.projection import Projection
 
 _REFUSED: Final = {
@@ -45,7 +47,7 @@ class DeltaUpserts(DeltaLog):
         if table is None:
             return
         if last is None:  # rows of others may have a key twice
-            raise keys_differ(self.store.url, (), shape.keys)
+            check_keys(self.store.url, TableShape(schema=shape.schema), shape)
         configuration = table.metadata().configuration
         for name, reason in _REFUSED.items():
             if str(configuration.get(name)).lower() == "true":

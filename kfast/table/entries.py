@@ -39,6 +39,8 @@ FORMAT_VERSION: Final = 2
 CATALOG_FORMATS: Final = ("delta", "iceberg")
 """Formats of tables whose own catalog has the columns, and lists the files."""
 
+_MOST_PATHS: Final = 8
+
 KFAST_INGEST: Final = "kfast ingest"
 """In place of the checkpoint of a writer that has none: the log is the checkpoint."""
 
@@ -145,6 +147,12 @@ class Entry:
     def gone(self) -> list[TopicPartition]:
         """The partitions that are gone since the batch before."""
         return [part.topic_partition for part in self.parts if isinstance(part, PartitionGone)]
+
+    @property
+    def unknown_paths(self) -> tuple[str, ...]:
+        """The first fields of documents of this batch that no column is read from."""
+        paths = (path for part in self.ranges for path in part.unknown_paths.split(", ") if path)
+        return tuple(dict.fromkeys(paths))[:_MOST_PATHS]
 
     def beginning(self, writer: Writer, shape: TableShape) -> Entry:
         """The entry with which another writer begins after this one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from kfast.records.partition_records import PartitionRecords
 from kfast.table.folders import NULL, FolderColumn, folder_value
 from kfast.table.offset_ranges import OffsetRange
+
+if TYPE_CHECKING:
+    from kfast.table.time_limits import TimeLimits
 
 _TIMES_MS: Final = {"date": 86_400_000, "hour": 3_600_000}
 _LONGEST: Final = 140
@@ -65,13 +68,22 @@ def parts_of(path: str) -> dict[str, str | None]:
 
 
 def split_records(
-    records: PartitionRecords, names: Sequence[str]
+    records: PartitionRecords, names: Sequence[str], limits: TimeLimits | None = None
 ) -> Iterator[tuple[Parts, PartitionRecords]]:
-    """Yield records, which must not be empty, by their partition folders in the order of time."""
+    """Yield records, which must not be empty, by their partition folders in the order of time.
+
+    Those whose timestamps are outside of the limits come first, in the folders of null.
+    """
     units = [_TIMES_MS[name] for name in names if name in _TIMES_MS]
     if not units:
         yield _parts(records, names, 0), records
         return
+    beyond = None if limits is None else limits.check(records.timestamps)
+    if beyond is not None:
+        yield _parts(records, names, None), records[np.flatnonzero(beyond.is_bad)]
+        records = records[np.flatnonzero(~beyond.is_bad)]
+        if not len(records):
+            return
     smallest = min(units)
     slots: NDArray[np.int64] = records.timestamps // smallest
     first = int(slots[0])
@@ -93,15 +105,23 @@ def parts_at(topic: str, partition: int, columns: Sequence[FolderColumn], time_m
     )
 
 
-def _parts(records: PartitionRecords, names: Sequence[str], time_ms: int) -> Parts:
+def time_bounds(records: PartitionRecords, limits: TimeLimits | None) -> tuple[int, int]:
+    """Return the least and the greatest timestamp within the limits; the former is greater if there
+    is none."""
+    times = records.timestamps
+    beyond = None if limits is None else limits.check(times)
+    if beyond is not None:
+        times = times[~beyond.is_bad]
+    return int(times.min(initial=2**63 - 1)), int(times.max(initial=-(2**63)))
+
+
+def _parts(records: PartitionRecords, names: Sequence[str], time_ms: int | None) -> Parts:
     return _record_parts(records.topic, records.partition, names, time_ms)
 
 
-def _record_parts(topic: str, partition: int, names: Sequence[str], time_ms: int) -> Parts:
-    values = {
-        "topic": lambda: topic,
-        "partition": lambda: str(partition),
-        "date": lambda: str(np.datetime64(time_ms, "ms").astype("datetime64[D]")),
-        "hour": lambda: str(time_ms // 3_600_000 % 24),
-    }
-    return tuple((name, values[name]()) for name in names)
+def _record_parts(topic: str, partition: int, names: Sequence[str], time_ms: int | None) -> Parts:
+    values = {"topic": topic, "partition": str(partition), "date": NULL, "hour": NULL}
+    if time_ms is not None:
+        values["date"] = str(np.datetime64(time_ms, "ms").astype("datetime64[D]"))
+        values["hour"] = str(time_ms // 3_600_000 % 24)
+    return tuple((name, values[name]) for name in names)

@@ -15,12 +15,12 @@ written                        folders
 
 Folders are named as in Hive: other characters than letters, digits, ``.``, ``-`` and ``_`` become
 ``%XX``, and what is null, empty or longer than `LONGEST` bytes is in the folder that Hive's
-readers take for null. Nothing is done per row in Python. Pure.
+readers take for null; so are dates that are not in the years 0 to 9999. Nothing is done per row in
+Python. Pure.
 """
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +53,8 @@ _COLUMN: Final = re.compile(
 _TYPES: Final = ("string", "boolean", "byte", "short", "integer", "long", "date")
 _TIMES: Final = ("timestamp", "timestamp_ntz", "date")
 _HOUR_US: Final = 3_600_000_000
+_DATE_LETTERS: Final = 10
+"""Of the years 0 to 9999; readers take no other texts for dates."""
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9._\-]")
 
 
@@ -201,24 +203,28 @@ def _values(array: pa.Array, column: FolderColumn) -> pa.Array:
 
 def _coded(array: pa.Array, column: FolderColumn) -> tuple[NDArray[np.int64], list[str]]:
     """Return a code for each row, and the text of each code."""
+    arrow = optional_package("pyarrow", "a table of files")
+    is_date = arrow.types.is_date32(array.type)
+    if is_date:  # dates of Python's end with the year 9999
+        array = array.cast(arrow.int32())
     coded = array.dictionary_encode("encode")
-    texts = [_text(value, column) for value in coded.dictionary.to_pylist()]
+    unit = "date" if is_date else column.unit
+    texts = [_text(value, unit) for value in coded.dictionary.to_pylist()]
     numbers: dict[str, int] = {}  # several values may share a folder
     places = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
     return places[coded.indices.to_numpy(zero_copy_only=False)], list(numbers)
 
 
-def _text(value: Any, column: FolderColumn) -> str:
+def _text(value: Any, unit: str) -> str:
     if value is None:
         return NULL
-    if column.unit == "date":
-        return str(np.datetime64(value, "D"))
-    if column.unit == "hour":
+    if unit == "date":
+        text = str(np.datetime64(value, "D"))
+        return text if len(text) == _DATE_LETTERS else NULL
+    if unit == "hour":
         return str(value % 24)
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, datetime.date):
-        return value.isoformat()
     text = _PLAIN.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()),
                       str(value))  # fmt: skip
     return text if text and len(text) <= LONGEST else NULL

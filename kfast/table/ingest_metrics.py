@@ -28,6 +28,7 @@ _COUNTERS: Final = (
     ("skipped_batches_total", "Record batches left out as corrupt"),
     ("bad_records_total", "Keys and values that are not of their format"),
     ("dead_letters_total", "Of these, those written to the folder of dead letters"),
+    ("unknown_fields_total", "Fields of JSON documents that have no column"),
 )
 _ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
@@ -92,6 +93,7 @@ class IngestMetrics:
             ("skipped_batches_total", len(skipped)),
             ("bad_records_total", entry.counts.bad_records),
             ("dead_letters_total", entry.counts.dead_letters),
+            ("unknown_fields_total", entry.counts.unknown_fields),
         ):
             self._counts[name] += count
 

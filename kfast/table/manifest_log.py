@@ -135,7 +135,7 @@ class ManifestLog:
                     found=f"this one has {wants or 'none'}",
                     hint="use the table's, or write to another folder",
                 )
-        check_schema(shape.schema, wanted.schema, self.store.url)
+        check_schema(shape.schema, wanted.schema, self.store.url, wanted.format)
 
     def begin(
         self,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kfast.records.partition_records import PartitionRecords
     from kfast.table.iceberg_partitions import IcebergField
     from kfast.table.projection import Projection
+    from kfast.table.time_limits import TimeLimits
 
     ToBatches = Callable[[PartitionRecords], Iterator[pa.RecordBatch]]
 
@@ -52,7 +53,10 @@ class Divider(Protocol):
 class FolderDivider:
     """Divides rows by folders."""
 
-    def __init__(self, partition_by: Sequence[str], projection: Projection) -> None:
+    def __init__(
+        self, partition_by: Sequence[str], projection: Projection, limits: TimeLimits | None
+    ) -> None:
+        self._limits = limits
         self._columns = folder_columns(partition_by)
         self._of_record = [column.name for column in self._columns if column.of_record]
         self._of_values = BatchFolders(partition_by, projection)
@@ -61,7 +65,7 @@ class FolderDivider:
         self, records: PartitionRecords, to_batches: ToBatches
     ) -> Iterator[tuple[Place, pa.RecordBatch, PartitionRecords]]:
         """Yield batches by folder."""
-        for parts, some in split_records(records, self._of_record):
+        for parts, some in split_records(records, self._of_record, self._limits):
             for whole in to_batches(some):
                 for values, batch in self._of_values.divide(whole):
                     yield Place(self._in_order(parts, values)), batch, some
@@ -130,8 +134,10 @@ def divider(
     partition_by: Sequence[str],
     fields: Sequence[Any],
     projection: Projection,
+    limits: TimeLimits | None,
 ) -> Divider:
-    """What divides the rows of a table."""
+    """What divides the rows of a table; ``limits`` are those of record timestamps."""
     if table_format == "iceberg" and fields:
         return FieldDivider(fields, projection)
-    return FolderDivider(() if table_format == "iceberg" else partition_by, projection)
+    names = () if table_format == "iceberg" else partition_by
+    return FolderDivider(names, projection, limits)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kfast.schemas.formats import BYTES
+from kfast.table.option_spelling import OptionSpelling
 
 HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 
@@ -104,7 +105,9 @@ class Projection:
     value: ColumnFormat = ColumnFormat()
     key: ColumnFormat = ColumnFormat()
     mode: str = "PERMISSIVE"
-    """What happens to a record whose key or value is not of its format."""
+    """What happens to a record whose key, value or timestamp is malformed."""
+    spelling: OptionSpelling = OptionSpelling.SPARK
+    """For the hints of errors."""
 
     def format_of(self, source: str) -> ColumnFormat:
         """Return how ``key`` or ``value`` is decoded."""

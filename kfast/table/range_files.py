@@ -22,13 +22,14 @@ from kfast.table.arrow_batches import ArrowBatches
 from kfast.table.batches import DataFile, ReadRange
 from kfast.table.entries import CATALOG_FORMATS
 from kfast.table.file_formats import GROUP_BYTES, GROUP_ROWS, FileEncoder
-from kfast.table.file_names import Parts, final_path, range_name, task_name
+from kfast.table.file_names import Parts, final_path, range_name, task_name, time_bounds
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.partitioning import Place, divider
 from kfast.table.projection import Projection
 from kfast.table.read_counts import ReadCounts
 from kfast.table.store import TableStore, storage_errors
 from kfast.table.table_log import STAGING
+from kfast.table.time_limits import time_limits
 from kfast.threads.background_call import BackgroundCall
 
 if TYPE_CHECKING:
@@ -105,6 +106,13 @@ class _OpenFile:
     min_timestamp_ms: int = 2**63 - 1
     max_timestamp_ms: int = -(2**63)
 
+    @property
+    def time_bounds(self) -> tuple[int, int]:
+        """The least and the greatest timestamp, -1 if no row has one."""
+        if self.min_timestamp_ms > self.max_timestamp_ms:
+            return -1, -1
+        return self.min_timestamp_ms, self.max_timestamp_ms
+
 
 @dataclass(slots=True, frozen=True)
 class _DoneFile:
@@ -144,11 +152,14 @@ class RangeFiles:
         self._store = store
         self._wanted = wanted
         self._staging = f"{STAGING}/{writer_id}"
-        self._divider = divider(table_format, partition_by, partition_fields, projection)
         self._dead_letters = dead_letters
+        self._limits = time_limits(projection, partition_by)
+        self._divider = divider(
+            table_format, partition_by, partition_fields, projection, self._limits
+        )
         self._group_bytes = GROUP_BYTES if group_bytes is None else min(group_bytes, GROUP_BYTES)
         self._batches = ArrowBatches(
-            projection, wanted.topic, wanted.partition, deserializers, dead_letters
+            projection, wanted.topic, wanted.partition, deserializers, dead_letters, self._limits
         )
         self._encoder = FileEncoder(
             table_format, projection, self._batches.schema, compression, field_ids or {}
@@ -188,8 +199,7 @@ class RangeFiles:
     def write(self, records: PartitionRecords) -> None:
         """Write records; offsets rise from call to call."""
         for place, batch, some in self._divider.divide(records, self._batches.batches):
-            times = int(some.timestamps.min()), int(some.timestamps.max())
-            self._add(place, batch, times)
+            self._add(place, batch, time_bounds(some, self._limits))
 
     def _add(self, place: Place, batch: pa.RecordBatch, times: tuple[int, int]) -> None:
         """Add rows to the file of their place; all their timestamps are between ``times``."""
@@ -240,6 +250,8 @@ class RangeFiles:
         counts = counts or ReadCounts()
         skipped = (f"{batch.base_offset}-{batch.last_offset}" for batch in counts.skipped_batches)
         counts.bad_records += self._batches.bad_records
+        unknown = self._batches.unknown
+        counts.unknown.add(unknown.fields, unknown.paths)
         files = [replace(done.file, path=self._final_path(wanted, done)) for done in self._done]
         if self._dead_letters is not None:
             files += self._dead_letters.close(wanted)
@@ -251,6 +263,8 @@ class RangeFiles:
             counts.lost_offsets,
             counts.bad_records,
             " ".join(skipped),
+            counts.unknown.fields,
+            counts.unknown.text,
         )
 
     def _final_path(self, wanted: OffsetRange, done: _DoneFile) -> str:
@@ -333,7 +347,7 @@ class RangeFiles:
             "",
             file.rows,
             size,
-            *((file.min_timestamp_ms, file.max_timestamp_ms) if file.rows else (-1, -1)),
+            *file.time_bounds,
             stats=self._encoder.statistics(file.writer),
             partition_values=place.values,
         )

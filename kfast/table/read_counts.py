@@ -1,4 +1,4 @@
-"""ReadCounts: what a task did not read as it is in the log, and how much it read.
+"""ReadCounts: what a task has read, what of it has no column, and what is not as in the log.
 
 Owns the numbers that are reported for a batch: in the logs of the workers, by `LagListener`, and in
 the manifest of an ingest. Pure.
@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
+
+_MOST_PATHS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,6 +32,27 @@ class SkippedBatch:
 
 
 @dataclass(slots=True)
+class UnknownCounts:
+    """Fields of documents that no column is read from."""
+
+    fields: int = 0
+    """In all records that were handed out."""
+    paths: tuple[str, ...] = ()
+    """The first ones, such as ``value.user.age``."""
+
+    def add(self, fields: int, paths: Iterable[str], above: str = "") -> None:
+        """Add fields of more records; ``above`` is the column that the paths begin in."""
+        self.fields += fields
+        named = (f"{above}.{path}" if above else path for path in paths)
+        self.paths = tuple(dict.fromkeys((*self.paths, *named)))[:_MOST_PATHS]
+
+    @property
+    def text(self) -> str:
+        """The paths as one text."""
+        return ", ".join(self.paths)
+
+
+@dataclass(slots=True)
 class ReadCounts:
     """Counts of a task, or of all tasks of a batch."""
 
@@ -37,8 +61,10 @@ class ReadCounts:
     lost_offsets: int = 0
     """Offsets that the log had no more (``failOnDataLoss=false``)."""
     bad_records: int = 0
-    """Values that are not of the ``valueFormat``."""
+    """Keys, values and timestamps that are malformed."""
     skipped_batches: tuple[SkippedBatch, ...] = ()
+    unknown: UnknownCounts = field(default_factory=UnknownCounts)
+    """Fields of documents that have no column: read as it is, but not all of it."""
 
     def skip(self, batch: SkippedBatch) -> None:
         """Add a batch; one that is there already may turn out to be longer."""
@@ -49,6 +75,7 @@ class ReadCounts:
         self.rows += other.rows
         self.lost_offsets += other.lost_offsets
         self.bad_records += other.bad_records
+        self.unknown.add(other.unknown.fields, other.unknown.paths)
         self.skipped_batches = _merged((*self.skipped_batches, *other.skipped_batches))
 
     @property

@@ -33,6 +33,8 @@ from kfast.table.upserts import DELETED
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kfast.table.entries import TableShape
+
 UNAVAILABLE: Final = "__debezium_unavailable_value"
 """Debezium's placeholder for a value that the database has not logged, as it did not change."""
 _FLAG, _OPERATION = "__deleted", "__op"
@@ -87,6 +89,20 @@ def upsert_columns(
             )
     columns = [OutputColumn(name, name, kind) for name, kind in rows.items()]
     return UpsertColumns(tuple(keys), (*columns, *extra), is_envelope)
+
+
+def check_keys(url: str, table: TableShape, shape: TableShape) -> None:
+    """Check that an ingest has the keys of its table; ``ConfigurationError`` if it has not."""
+    # Of a table whose commits were removed only the offsets are left.
+    if not table.schema or table.keys == shape.keys:
+        return
+    has = "rows with the key " + ", ".join(table.keys) if table.keys else "a row for each record"
+    does = "upserts by " + ", ".join(shape.keys) if shape.keys else "appends records"
+    raise ConfigurationError(
+        f"{url} has {has}",
+        found=f"this ingest {does}",
+        hint="use --upsert (upsert=) as before, or write to another folder",
+    )
 
 
 def _check_keys(keys: Collection[str], rows: Mapping[str, Any], key_type: Any) -> None:

@@ -28,6 +28,7 @@ from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.operations import select_values
 from kfast.records.columns.uuid import UuidColumn
 from kfast.records.errors import ErrorKind, error_message
+from kfast.table.option_spelling import OptionSpelling
 
 if TYPE_CHECKING:
     from kfast.records.columns.column_data import ColumnData
@@ -145,8 +146,16 @@ class ValueDecoder:
         self._deserializer = deserializer
         self._wanted = wanted
 
-    def decode(self, records: PartitionRecords, *, stops: bool) -> DecodedValues:
+    def decode(
+        self,
+        records: PartitionRecords,
+        *,
+        stops: bool,
+        spelling: OptionSpelling = OptionSpelling.SPARK,
+    ) -> DecodedValues:
         """Decode the keys or values of records, or of the first ones if columns get large.
+
+        ``spelling`` is that of options in hints.
 
         Raises
         ------
@@ -157,7 +166,7 @@ class ValueDecoder:
         """
         raw = records.keys if self._column == "key" else records.values
         if not isinstance(raw, BytesColumn):
-            return self._received(records, raw, stops=stops)
+            return self._received(records, raw, spelling, stops=stops)
         deserializer = self._deserializer
         headers = records.headers if needs_headers(deserializer) else None
         wait_for_schemas = getattr(deserializer, "wait_for_schemas", None)
@@ -178,13 +187,18 @@ class ValueDecoder:
             node = node.with_nulls(is_bad)
         decoded = DecodedValues(raw, deserializer, made.values, node, is_bad, made.errors, beyond)
         if stops and is_bad is not None:
-            raise self._error(records, decoded, int(np.argmax(is_bad)))
+            raise self._error(records, decoded, int(np.argmax(is_bad)), spelling)
         if stops and made.first_bad >= 0:
-            raise self._error(records, decoded, made.first_bad)
+            raise self._error(records, decoded, made.first_bad, spelling)
         return decoded
 
     def _received(
-        self, records: PartitionRecords, values: NestedColumn, *, stops: bool
+        self,
+        records: PartitionRecords,
+        values: NestedColumn,
+        spelling: OptionSpelling,
+        *,
+        stops: bool,
     ) -> DecodedValues:
         """Take what the consumer has decoded; what it could not read is counted with it."""
         node, beyond = self._converted(values, values.node)
@@ -193,7 +207,7 @@ class ValueDecoder:
             node = node.with_nulls(is_bad)
         decoded = DecodedValues(None, self._deserializer, values, node, is_bad, None, beyond)
         if stops and is_bad is not None:
-            raise self._error(records, decoded, int(np.argmax(is_bad)))
+            raise self._error(records, decoded, int(np.argmax(is_bad)), spelling)
         return decoded
 
     def _converted(
@@ -210,7 +224,11 @@ class ValueDecoder:
         return value_columns.convert(node, self._wanted)
 
     def _error(
-        self, records: PartitionRecords, decoded: DecodedValues, row: int
+        self,
+        records: PartitionRecords,
+        decoded: DecodedValues,
+        row: int,
+        spelling: OptionSpelling,
     ) -> DeserializationError:
         bad = decoded.bad_value(row)
         is_framed = bad.hint.startswith('framing="confluent"')
@@ -219,9 +237,7 @@ class ValueDecoder:
             error_message(f"{records.topic_partition} offset {offset}", self._column, bad),
             cause=f"code {bad.code}" if decoded.node is not None else None,
             found=bad.found or None,
-            hint=f"set {self._column}Framing to confluent"
-            if is_framed
-            else 'set mode to "PERMISSIVE" or "DROPMALFORMED"',
+            hint=spelling.framing_hint(self._column) if is_framed else spelling.on_error_hint,
             topic=records.topic,
             partition=records.partition,
             offset=offset,

@@ -51,6 +51,7 @@ def test_nothing_is_printed_unless_it_is_asked_for(
         "lost_offsets": 0,
         "bad_records": 0,
         "dead_letters": 0,
+        "unknown_fields": 0,
         "ends": {"t": {"0": 52, "1": 30}},
     }
     truth.write(0, 1)

@@ -24,7 +24,7 @@ def test_an_iceberg_table_goes_on_where_it_ends(
     truth: Truth, table: Table, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """CL-272: with all columns; readers of the folder see the same."""
-    from kfast.table.iceberg_register import load_iceberg  # noqa: PLC0415 - needs the package
+    from kfast.table.iceberg_log import load_iceberg  # noqa: PLC0415 - needs the package
 
     words = table.command("--format", "iceberg", "--iceberg-table", NAME, "--rows-per-file", "20")
     for count in (0, 7):
@@ -43,7 +43,7 @@ def test_an_iceberg_table_goes_on_where_it_ends(
 
 def test_a_timestamp_that_python_does_not_have(truth: Truth, table: Table) -> None:
     """CL-272: it stops no ingest; the batch has no bounds."""
-    from kfast.table.iceberg_register import load_iceberg  # noqa: PLC0415 - needs the package
+    from kfast.table.iceberg_log import load_iceberg  # noqa: PLC0415 - needs the package
 
     late = [Record(b"k", b"v", timestamp=sign * 9_000_000_000_000_000) for sign in (1, -1)]
     truth.cluster.append("t", 0, late)
@@ -60,7 +60,7 @@ def test_a_timestamp_that_python_does_not_have(truth: Truth, table: Table) -> No
 
 def test_typed_columns(truth: Truth, table: Table) -> None:
     """CL-272, CL-273: nested ones, and those that are added later."""
-    from kfast.table.iceberg_register import load_iceberg  # noqa: PLC0415 - needs the package
+    from kfast.table.iceberg_log import load_iceberg  # noqa: PLC0415 - needs the package
 
     truth.cluster.create_topic("trades", 1)
     document = b'{"id": %d, "lines": [{"sku": "a"}], "prices": {"eur": 1.5}, "note": "x"}'

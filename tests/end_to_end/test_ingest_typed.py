@@ -81,8 +81,8 @@ def test_other_columns_are_refused(truth: Truth, table: Table) -> None:
     write(truth, [b'{"id": 1}'], "j")
     table.ingest("j", value=kfast.Json({"id": "int32"}))
     with pytest.raises(ConfigurationError, match=r"has the column value\.id of type int") as raised:
-        table.ingest("j", value=kfast.Json({"id": "int64"}))
-    assert "this one has bigint" in str(raised.value)
+        table.ingest("j", value=kfast.Json({"id": "string"}))
+    assert "this one has string" in str(raised.value)
 
 
 def test_bad_values(truth: Truth, table: Table) -> None:
@@ -91,7 +91,7 @@ def test_bad_values(truth: Truth, table: Table) -> None:
     write(truth, [b'{"id": 1}', b'{"id": "x"}', b"", b'{"id": 4}'], "j")
     with pytest.raises(DeserializationError, match=r"offset 1: value\.id is a string") as raised:
         table.ingest("j", value=TRADES)
-    assert "--on-error null" in str(raised.value)
+    assert 'on_error="null"' in str(raised.value)
     assert table.names() == []
     summary = table.ingest("j", value=TRADES, on_error="null")
     assert (summary.rows, summary.bad_records) == (4, 2)
@@ -185,7 +185,7 @@ def test_schemas_of_a_registry(truth: Truth, table: Table) -> None:
             None,
         ]
         first = kfast.Avro(registry=registry, reader="a-value:1")
-        with pytest.raises(ConfigurationError, match=r"column value\.id of type bigint"):
+        with pytest.raises(ConfigurationError, match=r"column value\.user of type string"):
             table.ingest("a", value=first)
         truth.cluster.create_topic("b", 1)
         fake.register("b-value", OLD)

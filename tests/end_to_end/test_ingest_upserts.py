@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import pyarrow as pa
 import pytest
 
 import kfast
@@ -320,6 +321,9 @@ def test_tables_of_another_kind(tmp_path: Path) -> None:
         ingest(tmp_path / "records", servers, upsert=(), value="bytes")
         with pytest.raises(ConfigurationError, match="a row for each record"):
             ingest(tmp_path / "records", servers)
+        deltalake.write_deltalake(str(tmp_path / "other"), pa.table({"id": [1], "name": ["a"]}))
+        with pytest.raises(ConfigurationError, match="a row for each record"):
+            ingest(tmp_path / "other", servers)
         more = kfast.Debezium({"id": "int64", "name": "string", "more": "int32"})
         topic.append("t", 0, [Record(key(2), event("c", {**row(2), "more": 5}))])
         ingest(tmp_path / "t", servers, value=more)

@@ -108,5 +108,5 @@ def decode_json(
     starts = np.zeros(len(documents), np.int64)
     if len(documents) > 1:
         starts[1:] = np.cumsum(np.maximum(lengths, 0))[:-1]
-    built, errors = json_decode.decode(plan, data, starts, lengths, mode)
+    built, errors, _ = json_decode.decode(plan, data, starts, lengths, mode)
     return values_of(root, built), failures(errors)

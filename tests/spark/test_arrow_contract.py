@@ -238,10 +238,24 @@ def test_a_null_in_a_column_that_is_said_to_have_none() -> None:
 
 
 def test_a_time_spark_cannot_hold() -> None:
-    rows = records([Sample(b"v", timestamp=2**62)])
-    with pytest.raises(KafkaError, match=r"top-3 offset 100: timestamp 46116860184273879"):
-        batches(schema({"timestamp": "timestamp"}), rows)
-    assert len(batches(schema({"offset": LONG}), rows)) == 1
+    times = (5, 2**62, -1, -(2**62))
+    rows = records([Sample(b"v", timestamp=time) for time in times])
+    wanted = schema({"timestamp": "timestamp"})
+    with pytest.raises(DeserializationError, match=r"top-3 offset 101: timestamp 46116") as raised:
+        batches(wanted, rows, mode="FAILFAST")
+    assert raised.value.hint == 'set mode to "PERMISSIVE" or "DROPMALFORMED"'
+    assert (raised.value.offset, raised.value.column, raised.value.code) == (
+        101,
+        "timestamp",
+        "range",
+    )
+    (batch,) = batches(schema({"timestamp": "timestamp", "_corrupt_reason": STRING}), rows)
+    times = batch.column("timestamp").cast("int64").to_pylist()
+    assert times == [5_000, None, -1_000, None]
+    assert batch.column("_corrupt_reason").to_pylist() == [None, "timestamp range"] * 2
+    (batch,) = batches(wanted, rows, mode="DROPMALFORMED")
+    assert batch.column("timestamp").cast("int64").to_pylist() == [5_000, -1_000]
+    assert batches(schema({"offset": LONG}), rows, mode="FAILFAST")[0].num_rows == 4
 
 
 # --- sizes ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""W-13: a batch that Spark repeats: the same is accepted, another one is an error."""
+"""W-02: a batch that Spark repeats: the same is accepted, another one is an error."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_repeated_batch_with_other_partitions_is_an_error(
     message: str,
     partition: int,
 ) -> None:
-    """W-13: the error names the partition, and the table is as before."""
+    """W-02: the error names the partition, and the table is as before."""
     sink = Sink(tmp_path)
     sink.commit(*sink.tasks.run(*published))
     log = ManifestLog(sink.store)
@@ -101,7 +101,7 @@ def test_a_repeated_batch_with_other_partitions_is_an_error(
 
 
 def test_a_partition_that_is_gone_in_one_of_two_is_an_error(tmp_path: Path) -> None:
-    """W-13: Spark has the same partitions in both."""
+    """W-02: Spark has the same partitions in both."""
     sink = Sink(tmp_path)
     sink.commit(*sink.tasks.run(*FIRST), PartitionGone("t", 2, 9))
     with pytest.raises(KafkaError, match="with the end of t-2, and is repeated with no offsets"):
@@ -111,7 +111,7 @@ def test_a_partition_that_is_gone_in_one_of_two_is_an_error(tmp_path: Path) -> N
 
 
 def test_ranges_without_offsets_may_be_missing(tmp_path: Path) -> None:
-    """W-13: what is added for the columns, or for a restart that is published, is no difference."""
+    """W-02: what is added for the columns, or for a restart that is published, is no difference."""
     sink = Sink(tmp_path)
     first = sink.tasks.run((0, 0, 5))
     sink.commit(*first, ReadRange("t", 1, 4, 4), PartitionRestart("t", 2, 7, 3))
@@ -155,7 +155,7 @@ def read_by_all(folder: Path) -> list[Place]:
 def test_a_checkpoint_restored_to_an_older_copy(
     new_topic: TopicFactory, writer: KafkaWriter, spark_table: Table
 ) -> None:
-    """W-13: the topic has a partition more by then: an error, and nothing is read twice."""
+    """W-02: the topic has a partition more by then: an error, and nothing is read twice."""
     from confluent_kafka.admin import NewPartitions  # noqa: PLC0415 - only here
 
     topic = new_topic(partitions=2)
@@ -205,7 +205,7 @@ def test_a_checkpoint_restored_to_an_older_copy(
 def test_a_first_batch_without_records_is_repeated(
     new_topic: TopicFactory, writer: KafkaWriter, spark_table: Table
 ) -> None:
-    """W-13, TC-192: the driver was gone before Spark wrote that the batch is finished."""
+    """W-02, TC-192: the driver was gone before Spark wrote that the batch is finished."""
     topic = new_topic(partitions=2)
     spark_table.ingest(topic)
     names = spark_table.names()

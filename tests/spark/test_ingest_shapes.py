@@ -103,7 +103,7 @@ def test_topics_that_go_and_come_back(
     kafka.create_topic(goes, 1)
     writer.write(goes, [b"new"] * 4)
     table.ingest(both, **more)
-    assert [tp.topic for tp in last(table).begun_anew] == [goes]
+    assert [tp.topic for tp in last(table).restarted] == [goes]
     assert last(table).topic_ids[goes] != ids[goes]
     assert table.rows("topic", "offset") == sorted(
         [(stays, at) for at in range(5)]

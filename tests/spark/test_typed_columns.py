@@ -469,10 +469,11 @@ def test_files_of_typed_columns(tmp_path: Path) -> None:
     rows = rows_of(*map(Sample, [*documents, None, b"{"]))
     files = RangeFiles(LocalStore(tmp_path), projection, OffsetRange("top", 3, 0, 9), "w")
     files.write(rows)
-    (file,) = files.close()
-    assert (file.rows, file.bad_records) == (11, 1)
-    with (tmp_path / file.staged).open("rb") as written:
-        read = parquet.ParquetFile(written)
+    written = files.close()
+    (file,) = written.files
+    assert (file.rows, written.bad_records) == (11, 1)
+    with (tmp_path / file.staged).open("rb") as opened:
+        read = parquet.ParquetFile(opened)
         (batch,) = batches(wanted, rows, **JSON)
         assert read.read().to_pylist() == batch.to_pylist()
         group = read.metadata.row_group(0)

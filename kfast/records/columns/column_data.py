@@ -39,6 +39,7 @@ from kfast.records.columns.spans import (
     restored,
     take,
 )
+from kfast.records.columns.unknown_fields import UnknownFields
 from kfast.schemas.layout import BYTES, DICTIONARY, FIXED, LIST, STRUCT, storage_of
 from kfast.schemas.types import DataType, Kind, SchemaField
 
@@ -75,6 +76,7 @@ class ColumnData:
         "length",
         "null_count",
         "offsets",
+        "unknown",
     )
 
     def __init__(
@@ -89,12 +91,15 @@ class ColumnData:
         is_null: NDArray[np.bool_] | None = None,
         bits: Any = None,
         null_count: int | None = None,
+        unknown: UnknownFields | None = None,
     ) -> None:
         self.field = field
         self.length = length
         self.data: Any = data
         self.offsets: Any = offsets
         self.categories = categories
+        self.unknown = unknown
+        """Fields of the documents that have no column; of a root only."""
         self._bits = bits
         if null_count is None:
             null_count = 0 if is_null is None else int(np.count_nonzero(is_null))
@@ -190,6 +195,12 @@ class ColumnData:
 
     def select(self, rows: Rows) -> ColumnData:
         """Return some rows; a slice in steps of one shares all memory, other selections copy."""
+        made = self._select(rows)
+        if self.unknown is not None:
+            made.unknown = self.unknown.select(rows)
+        return made
+
+    def _select(self, rows: Rows) -> ColumnData:
         mask = None if self.is_null is None else take(self.is_null, rows)
         if isinstance(rows, slice):
             start, stop, step = rows.indices(self.length)
@@ -287,6 +298,7 @@ class ColumnData:
             children=children,
             bits=self._bits,
             null_count=self.null_count,
+            unknown=self.unknown,
         )
         made._mask = self._mask
         return made
@@ -301,6 +313,7 @@ class ColumnData:
             children=self.children,
             categories=self.categories,
             is_null=read_only(_mask_of(self) | mask),
+            unknown=self.unknown,
         )
 
     # --- memory -----------------------------------------------------------------------------------
@@ -402,7 +415,8 @@ class ColumnData:
         mask = None
         if any(part.null_count for part in parts):
             mask = read_only(np.concatenate([_mask_of(part) for part in parts]))
-        made = cls(first.field, length, is_null=mask)
+        unknown = UnknownFields.concat([(part.unknown, part.length) for part in parts])
+        made = cls(first.field, length, is_null=mask, unknown=unknown)
         if first.offsets is not None:
             items = [part.items for part in parts] if first.data is None else []
             inner = [children for _offsets, children in items]

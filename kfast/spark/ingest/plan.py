@@ -16,6 +16,7 @@ from kfast.table.entries import TableShape, Writer
 from kfast.table.fsspec_store import open_store
 from kfast.table.log_formats import open_log
 from kfast.table.offsets_json import from_json_dict, to_json_dict
+from kfast.table.option_spelling import OptionSpelling
 from kfast.table.projection import ColumnFormat, OutputColumn, Projection
 from kfast.table.publish import Publisher
 from kfast.table.store import TableStore
@@ -108,6 +109,7 @@ def plan_of(options: Mapping[str, str]) -> IngestPlan:
             ColumnFormat(**projection["value"]),
             ColumnFormat(**projection["key"]),
             projection["mode"],
+            OptionSpelling(projection["spelling"]),
         ),
         body["compression"],
         from_json_dict(body["ends"]),

@@ -99,13 +99,14 @@ class IngestProgress:
 
 def batch_line(entry: Entry, duration_ms: int, lag: int | None) -> str:
     """Return the line of a batch; ``lag`` is the number of offsets left to read."""
-    seconds = max(duration_ms, 1) / 1000
+    seconds, unknown = max(duration_ms, 1) / 1000, entry.counts.unknown_fields
     fields = [
         f"batch {entry.batch_id}",
         f"{entry.counts.rows:,} rows",
         f"{entry.counts.rows / seconds:,.0f} rows/s",
         f"{entry.counts.bytes / 1e6 / seconds:,.1f} MB/s",
         *counts_of(entry).differences,
+        *([f"{unknown:,} fields without a column"] if unknown else []),
         *([f"created anew: {format_partitions(entry.restarted)}"] if entry.restarted else []),
         *([f"gone: {format_partitions(entry.gone)}"] if entry.gone else []),
         *([] if lag is None else [f"lag {lag:,}"]),

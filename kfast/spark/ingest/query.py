@@ -30,7 +30,9 @@ from kfast.table.fsspec_store import open_store
 from kfast.table.iceberg_log import check_iceberg
 from kfast.table.location import is_local, scheme_of
 from kfast.table.log_formats import open_log
+from kfast.table.option_spelling import OptionSpelling
 from kfast.table.partitioning import check_partition_by, check_partitioning
+from kfast.table.schema_changes import as_table, schema_change
 from kfast.table.store import storage_errors
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from kfast.table.projection import Projection
     from kfast.table.store import TableStore
+    from kfast.table.table_log import TableLog
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 AVAILABLE_NOW: Final = "available-now"
@@ -175,10 +178,11 @@ def ingest(
     folder = open_folder(checkpoint)
     letters = ""
     if dead_letter is not None:
-        check_can_be_bad(projection, 'value_format="json", mode=PERMISSIVE or DROPMALFORMED')
+        check_can_be_bad(projection, wanted.partition_by)
         letters = check_dead_letters(dead_letter, log.store.url, options_of_stores)
     location = _spark_location(spark, folder.url)
     with storage_errors(f"cannot open {log.store.url} with the checkpoint {folder.url}"):
+        shape, projection = _as_table(log, shape, projection)
         table = open_table(
             log,
             folder,
@@ -324,8 +328,21 @@ def _shape(
             hint="columns and types as in SQL: offset long, value string",
         ) from error
     projection = project(parsed, parse_options(source, is_stream=True))
+    projection = replace(projection, spelling=OptionSpelling.SPARK_INGEST)
     check_partitioning(format, partition_by, projection)
     return TableShape(format, projection.ddl, partition_by), projection
+
+
+def _as_table(
+    log: TableLog, shape: TableShape, projection: Projection
+) -> tuple[TableShape, Projection]:
+    """Return the columns with the types of the table, where that has wider ones."""
+    last = log.last()
+    if last is None:
+        return shape, projection
+    change = schema_change(last.shape.schema, shape.schema, log.store.url, shape.format)
+    projection = as_table(projection, change)
+    return replace(shape, schema=projection.ddl), projection
 
 
 def _spark_location(spark: SparkSession, url: str) -> str:

@@ -56,6 +56,7 @@ def read_ranges(
         for records in reader.read(wanted):
             yield from arrow.batches(records)
         reader.counts.bad_records += arrow.bad_records
+        reader.counts.unknown.add(arrow.unknown.fields, arrow.unknown.paths)
     report_counts(reader.counts, accumulator)
     freeze_modules()
 
@@ -75,6 +76,8 @@ def report_counts(counts: ReadCounts, accumulator: Any) -> None:
     """Log what this task has not read as it is, and send its counts to the driver."""
     if not counts.is_complete:
         logger.warning("read %s", counts)
+    if counts.unknown.fields:
+        _warn_of_unknown(counts.unknown.text)
     if accumulator is None:
         return
     from pyspark import TaskContext  # noqa: PLC0415 - workers have imported it
@@ -85,6 +88,12 @@ def report_counts(counts: ReadCounts, accumulator: Any) -> None:
     batch_id = context.getLocalProperty("streaming.sql.batchId")
     if query_id and batch_id:
         accumulator.add({(query_id, int(batch_id)): counts})
+
+
+@functools.cache
+def _warn_of_unknown(paths: str) -> None:
+    """Log fields without a column once per process: each batch of a query may have the same."""
+    logger.warning("fields of documents have no column and are left out, such as %s", paths)
 
 
 def freeze_modules() -> None:

@@ -17,7 +17,8 @@ timestampType      int (-1 none, 0 create, 1 append)      always
 headers            array<struct<key:string,value:binary>> includeHeaders
 _corrupt_record    binary: a value that is not of the     when the user's
                    format                                 schema names it
-_corrupt_reason    string: its code and path              the same
+_corrupt_reason    string: code and path of what is       the same; without a
+                   malformed, or timestamp range          format, too
 =================  =====================================  =================
 
 With ``json``, ``avro`` and ``protobuf`` the user's schema types value and key, too; it says which
@@ -138,9 +139,10 @@ def _known_types(options: SourceOptions) -> dict[str, str]:
     for source in _SOURCES:
         types[source] = FORMAT_TYPES.get(options.format_of(source).kind, _ANY)
     is_decoded = any(options.format_of(source).kind != BYTES for source in _SOURCES)
-    if is_decoded and options.mode == "PERMISSIVE":
-        types[options.corrupt_column.lower()] = "binary"
+    if options.mode == "PERMISSIVE":
         types[_REASON] = "string"
+        if is_decoded:
+            types[options.corrupt_column.lower()] = "binary"
     return types
 
 
@@ -148,7 +150,7 @@ def _unknown(name: str, known: Mapping[str, str]) -> ConfigurationError:
     hints = {
         "headers": "set includeHeaders=true",
         "_corrupt_record": "it is for mode PERMISSIVE with a valueFormat",
-        _REASON: "it is for mode PERMISSIVE with a valueFormat",
+        _REASON: "it is for mode PERMISSIVE",
     }
     near = did_you_mean(name.lower(), known)
     spelled = SPELLINGS.get(near or "", near)

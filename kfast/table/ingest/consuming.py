@@ -35,8 +35,14 @@ class TableConverter(RecordConverter):
         self._on_error = cast("OnError", _ON_ERROR.get(options.on_error, options.on_error))
         self.runs_ahead = self.has_native = bool(self._typed)
 
-    def begin(self, roots: Roots) -> None:
-        """Decode from now on; ``roots`` are those of keys and values, as far as they are typed."""
+    def begin(self, roots: Roots, options: IngestOptions | None = None) -> None:
+        """Decode from now on; ``roots`` are those of keys and values, as far as they are typed.
+
+        ``options`` have other deserializers than before. What was decoded with those is dropped by
+        a seek, which has to follow.
+        """
+        if options is not None and self._typed:
+            self._typed = options.typed
         made = {
             name: each for name, each in self._typed.items() if roots[name].type.kind in _NESTED
         }

@@ -11,7 +11,7 @@ from kfast.deserializers.typed import TypedDeserializer
 from kfast.errors import ConfigurationError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.settings.types import ConsumerSettings
-from kfast.table.ingest.ingesting import Ingest, IngestSummary
+from kfast.table.ingest.ingesting import Ingest
 from kfast.table.ingest.options import (
     BYTES_PER_FILE,
     DEFAULT_COLUMNS,
@@ -22,6 +22,7 @@ from kfast.table.ingest.options import (
     check_columns,
 )
 from kfast.table.ingest.planning import Bounds
+from kfast.table.ingest.summary import IngestSummary
 from kfast.types import TopicPartition
 
 
@@ -86,7 +87,8 @@ def ingest(
         whose columns the table then has, in Spark's types. With a registry its schema has to be
         named.
     on_error : {"fail", "null", "skip"}
-        What happens to a record whose key or value is not of its kind.
+        What happens to a record whose key or value is not of its kind, or whose timestamp no column
+        can hold.
     partition_by : str or collection of str
         Folders of the table: ``topic``, ``partition``, ``date``, ``hour`` of a record, and of typed
         keys and values ``value.NAME``, ``date(value.NAME)``, ``hour(value.NAME)``.
@@ -99,8 +101,8 @@ def ingest(
     lost : {"fail", "skip"}
         What happens if retention has removed offsets before they were read.
     dead_letter : str, optional
-        Folder or URL that gets keys and values that are not of their kind as Parquet files, each
-        exactly once, with topic, partition, offset, code, path and bytes. They are then decoded on
+        Folder or URL that gets malformed keys, values and timestamps as Parquet files, each exactly
+        once, with topic, partition, offset, code, path and bytes. They are then decoded on
         one thread.
     take_over : bool
         Continue a table that a query of Spark has written, and writes no more.

@@ -16,7 +16,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kfast._clock import Clock, SystemClock
@@ -47,6 +47,8 @@ from kfast.table.ingest.planning import (
     plan_ranges,
 )
 from kfast.table.ingest.reading import METADATA_MS, RecordReader, consumer_settings
+from kfast.table.ingest.schema_versions import SchemaVersions
+from kfast.table.ingest.summary import IngestSummary
 from kfast.table.ingest.table_changes import PartitionChanges, TableChanges
 from kfast.table.ingest_metrics import serve_metrics
 from kfast.table.leftovers import probe_store
@@ -56,8 +58,11 @@ from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import Projection
 from kfast.table.publish import ALL, Publisher
 from kfast.table.range_files import RangeFiles
+from kfast.table.row_changes import check_keys
+from kfast.table.schema_changes import as_table, schema_change
 from kfast.table.store import TableStore, storage_errors
 from kfast.table.table_log import STAGING, OpenTable, TableLog
+from kfast.table.unknown_warning import UnknownWarning
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -73,45 +78,6 @@ _PARTITIONS_AT_ONCE: Final = 64
 _TRIES: Final = 5
 _LAG_MS: Final = 1_000
 """How often the lag is measured, if metrics are served."""
-
-
-@dataclass(frozen=True, slots=True)
-class IngestSummary:
-    """What one ingest has added to its table.
-
-    Attributes
-    ----------
-    rows, bytes, files : int
-        Of the files that were published.
-    batches : int
-        Number of entries in the table's log.
-    seconds : float
-        From the beginning to the end of the call.
-    lost_offsets : int
-        Offsets that retention had removed before they were read (``lost="skip"``).
-    bad_records : int
-        Keys and values that are not of their kind (``on_error``).
-    dead_letters : int
-        Those that were written to the folder of ``dead_letter``.
-    ends : dict of TopicPartition to int
-        Next offset of each partition of the topics, as the table has it.
-
-    Examples
-    --------
-    >>> summary = kfast.ingest("orders", to="/data/table", bootstrap_servers="localhost:9092")
-    >>> summary.rows, summary.ends[kfast.TopicPartition("orders", 0)]
-    (3, 2)
-    """
-
-    rows: int = 0
-    bytes: int = 0
-    files: int = 0
-    batches: int = 0
-    seconds: float = 0.0
-    lost_offsets: int = 0
-    bad_records: int = 0
-    dead_letters: int = 0
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 class Ingest:
@@ -136,9 +102,11 @@ class Ingest:
         self._published = published
         self._clock = clock or SystemClock()
         self._shape = TableShape()
-        self._read_projection = self._projection = Projection(())
-        """The columns that are read, and those of the table."""
+        self._columns = self._projection = Projection(())
+        self._read_projection = Projection(())
+        """The columns that are read, from which those of a table with keys are made."""
         self._upserted: UpsertColumns | None = None
+        self._changes: TableChanges | None = None
         self._deserializers: Mapping[str, Deserializer] = {}
         self._roots: Roots = {}
         roots = options.known_roots()
@@ -154,7 +122,6 @@ class Ingest:
         self._is_stopping = False
         self._topics = Topics(frozenset(), {})
         self._files: dict[TopicPartition, PartitionFiles | PartitionChanges] = {}
-        self._changes: TableChanges | None = None
         self._counts = BatchCounts()
         self._batches = 0
         self._cut_ms = self._clock.now_ms() + options.every_ms
@@ -165,21 +132,29 @@ class Ingest:
         self._lag_ms = 0
         self._begins: dict[TopicPartition, int] = {}
         self._dead_letters = ""
+        self._unknown = UnknownWarning()
 
     def _define(self, roots: Roots) -> None:
         """Take the schemas of typed columns, from which the columns of the table follow."""
         self._roots = roots
-        projection = self._read_projection = self._options.projection(roots)
-        self._upserted = self._options.upserted(projection)
-        if self._upserted is not None:
-            projection = Projection(self._upserted.columns)
+        read = self._read_projection = self._options.projection(roots)
+        self._upserted = self._options.upserted(read)
+        self._take_columns(self._options.of_table(read))
+        self._deserializers = self._options.deserializers(read)
+        if self._changes is not None and self._upserted is not None:
+            self._changes.define(self._upserted, read, self._deserializers)
+        if self._options.dead_letter is not None:
+            check_can_be_bad(read, self._options.partition_by)
+
+    def _take_columns(self, projection: Projection) -> None:
+        self._columns = projection
         self._shape = self._options.shape(projection)
         self._projection = self._shape.in_files(projection)
-        self._deserializers = self._options.deserializers(self._read_projection)
-        if self._options.dead_letter is not None:
-            check_can_be_bad(
-                projection, "--on-error skip, or null (on_error=), with --value json or another"
-            )
+
+    def _fit(self, schema: str) -> None:
+        """Write with the types of a table that has these columns where they are wider."""
+        change = schema_change(schema, self._shape.schema, self._store.url, self._shape.format)
+        self._take_columns(as_table(self._columns, change))
 
     def _find_topics(self, consumer: KafkaConsumer) -> None:
         """Find the topics, and the schema of the table if that is looked up."""
@@ -212,6 +187,9 @@ class Ingest:
     def _last(self, log: TableLog) -> Entry | None:
         """The newest entry of a table that this run may write."""
         last = log.last({tp.topic for tp in self._topics.partitions})
+        if last is not None:
+            check_keys(self._store.url, last.shape, self._shape)
+            self._fit(last.shape.schema)
         log.check(self._shape, self._projection, last)
         self._check_writer(last)
         return last
@@ -230,12 +208,7 @@ class Ingest:
                 if not self._is_stopping:
                     raise
             except DeserializationError as error:
-                is_framed = error.hint is not None and "framing" in error.hint.lower()
-                error.hint = (
-                    f'--{error.column}-framing confluent (framing="confluent")'
-                    if is_framed
-                    else '--on-error null, or --on-error skip (on_error="null" or "skip")'
-                )
+                self._options.correct_hint(error)
                 raise
             finally:
                 self._consumer = None
@@ -249,7 +222,7 @@ class Ingest:
             return contextlib.nullcontext()
         return serve_metrics(self._options.metrics, self._open_log(), lambda: self._lag)
 
-    def _run(self, consumer: KafkaConsumer) -> None:
+    def _run(self, consumer: IngestConsumer) -> None:
         log = self._open_log()
         publisher = Publisher(log, self._open_folder)
         if self._options.dead_letter is not None:
@@ -270,16 +243,14 @@ class Ingest:
             self._clock,
             self._timeout_ms,
         )
-        run = _Run(consumer, reader, publisher, table, table.last, log)
+        run = _Run(consumer, reader, publisher, log, table, table.last)
         if self._upserted is not None:
             self._changes = TableChanges(
-                self._upserted,
-                self._read_projection,
-                self._deserializers,
                 self._options,
                 # Whether all records of the table are in one partition.
                 lambda: len(self._topics.partitions | self._known_ends.keys()) == 1,
             )
+            self._changes.define(self._upserted, self._read_projection, self._deserializers)
         try:
             for each in planned:
                 self._add(each, run)
@@ -369,6 +340,7 @@ class Ingest:
         self._counts = self._counts.plus(entry.counts)
         self._batches += 1
         self._known_ends = entry.ends
+        self._unknown.note(entry)
         if self._commits is not None:
             ends = {tp: at for tp, at in entry.ends.items() if tp in self._files}
             self._commits.commit(ends, self._topics.ids)
@@ -456,10 +428,12 @@ class Ingest:
         run.consumer.resume(*run.consumer.paused())
         run.reader.assign(self._files, {})
         look_ms = self._clock.now_ms() + METADATA_MS
+        versions = SchemaVersions(self._options, self._store.url)
         while not self._is_stopping:
             self._turn(None, run)
             if self._clock.now_ms() >= look_ms:
                 self._look(run)
+                self._look_for_schemas(versions, run)
                 look_ms = self._clock.now_ms() + METADATA_MS
         self._cut_all()
         self._publish(run)
@@ -529,6 +503,23 @@ class Ingest:
         for tp in new:
             run.consumer.seek(tp, begins[tp])
 
+    def _look_for_schemas(self, versions: SchemaVersions, run: _Run) -> None:
+        """Read by newer versions of schemas from here on, if the table can take their columns."""
+        names = {tp.topic for tp in self._topics.partitions}
+        newer = versions.newer(names, self._roots, self._shape)
+        if newer is None:
+            return
+        self._cut_all()
+        self._publish(run)
+        before = self._shape.schema
+        self._options = newer.options
+        self._define(newer.roots)
+        self._fit(before)
+        run.begin_again(self._shape, self._projection)
+        run.consumer.converter.begin(newer.roots, newer.options)
+        run.reader.assign(self._files, {})  # what was decoded by the version before is dropped
+        logger.info("%s: a newer schema is registered: %s", self._store.url, newer.change)
+
     # --- the end ----------------------------------------------------------------------------------
 
     def _summary(self, seconds: float) -> IngestSummary:
@@ -543,6 +534,7 @@ class Ingest:
             lost_offsets=counts.lost_offsets,
             bad_records=counts.bad_records,
             dead_letters=counts.dead_letters,
+            unknown_fields=counts.unknown_fields,
             ends={tp: at for tp, at in sorted(self._known_ends.items()) if tp.topic in names},
         )
 
@@ -554,12 +546,12 @@ class Ingest:
 class _Run:
     """What a run has open. Its batches are numbered in order; one that fails keeps its number."""
 
-    consumer: KafkaConsumer
+    consumer: IngestConsumer
     reader: RecordReader
     publisher: Publisher
+    log: TableLog
     table: OpenTable
     last: Entry
-    log: TableLog
     number: int = 0
 
     def publish(
@@ -571,6 +563,17 @@ class _Run:
         )
         self.number += 1
         return self.last
+
+    def begin_again(self, shape: TableShape, projection: Projection) -> None:
+        """Go on with other columns, which the table gets."""
+        stored, table = self.log.last(), None
+        if self.number == 0 if stored is None else stored.id == self.last.id:
+            table = self.log.begin(self.table.writer, shape, projection, stored)
+        if table is None:
+            raise KafkaError(
+                f"another ingest writes {self.log.store.url} by now", hint="stop one of them"
+            )
+        self.table, self.last = table, table.last
 
     def abort(self, ranges: Sequence[ReadRange]) -> None:
         """Remove the files of ranges that are in no batch."""

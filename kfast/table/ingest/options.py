@@ -6,21 +6,23 @@ them. Pure.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from kfast.deserializers import Deserializer
 from kfast.deserializers.debezium import Debezium
 from kfast.deserializers.formats import deserializer_of, known_root
 from kfast.deserializers.typed import TypedDeserializer
-from kfast.errors import ConfigurationError, did_you_mean
+from kfast.errors import ConfigurationError, DeserializationError, did_you_mean
 from kfast.schemas.formats import BYTES, format_named
 from kfast.schemas.formats import FORMATS as VALUE_FORMATS
 from kfast.schemas.types import SchemaField
 from kfast.table.entries import TableShape
 from kfast.table.file_formats import ARROW_COMPRESSIONS, COMPRESSIONS
 from kfast.table.iceberg_log import check_iceberg
+from kfast.table.option_spelling import OptionSpelling
 from kfast.table.partitioning import check_partition_by, check_partitioning
 from kfast.table.projection import (
     KAFKA_COLUMNS,
@@ -91,6 +93,8 @@ class IngestOptions:
     metrics: str | None = None
     """Address that Prometheus asks for metrics."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    spelling: OptionSpelling = OptionSpelling.PYTHON
+    """Of options in hints."""
 
     def __post_init__(self) -> None:
         """Check each option.
@@ -172,6 +176,11 @@ class IngestOptions:
         given = {source: getattr(self, source) for source in _SOURCES if source in columns}
         return {name: each for name, each in given.items() if isinstance(each, TypedDeserializer)}
 
+    def with_new_deserializers(self) -> IngestOptions:
+        """Return the same with deserializers that have looked up no schema yet."""
+        new: dict[str, Any] = {name: copy.copy(each) for name, each in self.typed.items()}
+        return replace(self, **new)
+
     def known_roots(self) -> Roots | None:
         """Return the roots of typed columns; None if one may have to be looked up."""
         found: dict[str, SchemaField] = {}
@@ -215,7 +224,14 @@ class IngestOptions:
             value=ColumnFormat(_kind(self.value)),
             key=ColumnFormat(_kind(self.key)),
             mode=ON_ERROR[self.on_error],
+            spelling=self.spelling,
         )
+
+    def correct_hint(self, error: DeserializationError) -> None:
+        """Make the hint of an error about options of this ingest, wherever it was raised."""
+        is_framed = error.hint is not None and "framing" in error.hint.lower()
+        spelling = self.spelling
+        error.hint = spelling.framing_hint(error.column) if is_framed else spelling.on_error_hint
 
     def deserializers(self, projection: Projection) -> dict[str, Deserializer]:
         """Return the deserializers of key and value, without those that are not decoded."""
@@ -242,6 +258,11 @@ class IngestOptions:
         return TableShape(
             self.format, projection.ddl, self.partition_by, self.iceberg_table, self.upsert
         )
+
+    def of_table(self, projection: Projection) -> Projection:
+        """The columns of the table, of those that are read."""
+        columns = self.upserted(projection)
+        return projection if columns is None else Projection(columns.columns)
 
     def upserted(self, projection: Projection) -> UpsertColumns | None:
         """The columns of a table with keys, None for one that records are appended to.

@@ -39,22 +39,13 @@ if TYPE_CHECKING:
 class TableChanges:
     """The changes of a batch; it is full at a number of rows or bytes.
 
-    ``projection`` has the columns that are read, and ``is_ordered`` is that of `RowChanges`.
+    ``is_ordered`` is that of `RowChanges`.
     """
 
-    def __init__(
-        self,
-        columns: UpsertColumns,
-        projection: Projection,
-        deserializers: Mapping[str, Deserializer],
-        options: IngestOptions,
-        is_ordered: Callable[[], bool],
-    ) -> None:
+    def __init__(self, options: IngestOptions, is_ordered: Callable[[], bool]) -> None:
         self._arrow = optional_package("pyarrow", "--upsert")
-        self._columns = columns
-        self._projection = projection
-        self._deserializers = deserializers
         self._is_ordered = is_ordered
+        self._keys = options.upsert
         self._most_rows = options.rows_per_file
         self._most_bytes = min(options.bytes_per_file, options.memory_bytes // 4)
         self._waiting: list[pa.RecordBatch] = []
@@ -64,11 +55,28 @@ class TableChanges:
         self._is_truncated = False
         self._added = 0
 
+    def define(
+        self,
+        columns: UpsertColumns,
+        projection: Projection,
+        deserializers: Mapping[str, Deserializer],
+    ) -> None:
+        """Read these columns from the next range of each partition on.
+
+        ``projection`` has the columns that are read.
+        """
+        self._columns = columns
+        self._projection = projection
+        self._deserializers = deserializers
+
+    def reader(self, tp: TopicPartition) -> tuple[ArrowBatches, RowChanges]:
+        """What makes changes of the records of a partition."""
+        batches = ArrowBatches(self._projection, *tp, self._deserializers)
+        return batches, RowChanges(self._columns, *tp, is_ordered=self._is_ordered)
+
     def partition(self, tp: TopicPartition, from_offset: int) -> PartitionChanges:
         """The changes of one partition, whose records are read from an offset on."""
-        batches = ArrowBatches(self._projection, *tp, self._deserializers)
-        changes = RowChanges(self._columns, *tp, is_ordered=self._is_ordered)
-        return PartitionChanges(tp, from_offset, batches, changes, self)
+        return PartitionChanges(tp, from_offset, self)
 
     def add(self, changes: Changes) -> bool:
         """Take changes that follow those before; return whether the batch is full."""
@@ -94,7 +102,7 @@ class TableChanges:
         """Leave the last change of each key."""
         assert self._schema is not None  # of what was added
         table = last_changes(
-            self._arrow.Table.from_batches(self._waiting, schema=self._schema), self._columns.keys
+            self._arrow.Table.from_batches(self._waiting, schema=self._schema), self._keys
         ).combine_chunks()
         self._waiting = table.to_batches()
         self._rows, self._bytes = table.num_rows, table.nbytes
@@ -121,25 +129,16 @@ class PartitionChanges:
     waiting_bytes = 0
     """Of the files of a range, which this has not."""
 
-    def __init__(
-        self,
-        tp: TopicPartition,
-        from_offset: int,
-        batches: ArrowBatches,
-        changes: RowChanges,
-        table: TableChanges,
-    ) -> None:
+    def __init__(self, tp: TopicPartition, from_offset: int, table: TableChanges) -> None:
         self.topic_partition = tp
         self.position = from_offset
         self.done: list[ReadRange] = []
         self._from_offset = from_offset
-        self._batches = batches
-        self._changes = changes
+        self._reader: tuple[ArrowBatches, RowChanges] | None = None
         self._table = table
         self._rows = 0
         self._lost_offsets = 0
         self._bad: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._bad_before = 0
 
     @property
     def has_records(self) -> bool:
@@ -156,8 +155,11 @@ class PartitionChanges:
         With ``until`` they are before it, though records behind it may be left out.
         """
         is_full = False
-        for batch in self._batches.batches(records):
-            changes = self._changes.changes(batch)
+        if self._reader is None:
+            self._reader = self._table.reader(self.topic_partition)
+        batches, reader = self._reader
+        for batch in batches.batches(records):
+            changes = reader.changes(batch)
             self._rows += changes.rows.num_rows
             is_full |= self._table.add(changes)
         self.position = records.next_offset
@@ -179,19 +181,21 @@ class PartitionChanges:
         if not self.has_records:
             return
         bad = int(np.searchsorted(self._bad, self.position))
-        decoded = self._batches.bad_records - self._bad_before
+        decoded = None if self._reader is None else self._reader[0]
         self.done.append(
             ReadRange(
                 *self.topic_partition,
                 self._from_offset,
                 self.position,
                 lost_offsets=self._lost_offsets,
-                bad_records=bad + decoded,
+                bad_records=bad + (0 if decoded is None else decoded.bad_records),
+                unknown_fields=0 if decoded is None else decoded.unknown.fields,
+                unknown_paths="" if decoded is None else decoded.unknown.text,
                 changes=self._rows,
             )
         )
         self._bad = self._bad[bad:]
-        self._bad_before += decoded
+        self._reader = None
         self._rows = self._lost_offsets = 0
         self._from_offset = self.position
 

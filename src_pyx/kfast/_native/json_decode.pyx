@@ -11,6 +11,7 @@ and byte.
   looked up in a table. After an object with such a key the order is learned again.
 * A member of a struct is there if its column has a value more than the struct had rows: a second
   one is a duplicate, and what is missing at the end of the object gets its default or null.
+* Fields of objects that no column is read from are skipped, and counted for each row.
 * Nesting is bounded by the depth of the schema and of the cursor, whichever is less.
 
 Threads: any; nothing is shared but the plan, which is only read.
@@ -28,7 +29,7 @@ from kfast._native.builders cimport (
 )
 from kfast._native.columns cimport SpanSource, SpanTotals, Spans, open_checked, span_start
 from kfast._native.json_keys cimport (
-    free_objects, is_key, note_order, set_up_objects, unexpected_key,
+    count_unknown, free_objects, is_key, note_order, set_up_objects, unexpected_key, unknown_fields,
 )
 from kfast._native.json_scan cimport (
     MOST_DEPTH, SCAN_SLACK, after_space, fail, fail_syntax, is_plain,
@@ -114,6 +115,7 @@ cdef const char* object_members(
             if p >= s.c.end:
                 return fail(&s.c, p, TRUNCATED)
             if child is NULL:
+                s.unknown += 1
                 p = skip_value(&s.c, p, False)
                 if p is NULL:
                     return NULL
@@ -456,7 +458,7 @@ cdef int decode_row(
     s.c.node = -1
     s.c.detail = 0
     s.c.depth = 0
-    s.lists = 0
+    s.lists = s.unknown = 0
     s.c.begin = s.c.at = s.c.end = text
     if size == 0:
         return EMPTY
@@ -510,6 +512,9 @@ cdef void decode_rows(
                 if code == 0 and end_row(b, size) < 0:
                     s.c.at = s.c.begin
                     code = TOO_LARGE
+                elif code == 0 and s.unknown and not count_unknown(s, row, spans.count):
+                    b.failure = BUILD_NO_MEMORY
+                    return
                 if code:
                     position = min(s.c.at - s.c.begin + prefix, size)
             if code and not end_bad_row(
@@ -526,6 +531,7 @@ cdef void free_state(State* s) noexcept:
     free(s.scratch)
     free(s.copy)
     free(s.known_keys.slots)
+    free(s.unknown_counts)
 
 
 def decode(
@@ -551,6 +557,9 @@ def decode(
         The columns, as ``builders.finish`` has them; fewer rows than given if it ended early.
     errors : OwnedBuffer or None
         An ``ErrorRow`` for each bad row.
+    unknown : tuple or None
+        The number of fields without a column of each row, as int32, and the first names of such
+        fields, each with the node of its struct; None without any. Bad rows have none.
     """
     cdef State s
     cdef SpanTotals totals
@@ -580,6 +589,6 @@ def decode(
             decode_rows(&s, b, &source.spans, mode, &codes, &skipped_bytes)
         if b.failure == BUILD_NO_MEMORY:
             raise MemoryError("no memory for the columns of JSON documents")
-        return finish(b), finish_errors(b)
+        return finish(b), finish_errors(b), unknown_fields(&s, source.spans.count)
     finally:
         free_state(&s)

@@ -7,6 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
+from kfast._native.built cimport copied
 from kfast._native.endian cimport load_le64
 from kfast._native.json_scan cimport (
     PATTERN_BYTES, after_space, begins_with, fail_syntax, lowest_bit, scan16,
@@ -76,6 +77,47 @@ cdef inline void note_order(ObjectKeys* keys, bint has_missed) noexcept nogil:
             keys.unordered = UNORDERED
 
 
+cdef inline void note_unknown(
+        State* s, const ObjectKeys* keys, const char* key, int64_t size) noexcept nogil:
+    """Keep the name of a field without a column, if it is one of the first. A name that is expected
+    came by here before it was."""
+    cdef int32_t node = s.ops[keys - s.objects].node
+    cdef int32_t kept = <int32_t> min(size, <int64_t> UNKNOWN_BYTES)
+    cdef int32_t i
+    cdef UnknownName* name
+    for i in range(s.name_count):
+        name = &s.names[i]
+        if name.node == node and name.size == kept and memcmp(name.text, key, kept) == 0:
+            return
+    name = &s.names[s.name_count]
+    name.node = node
+    name.size = kept
+    memcpy(name.text, key, kept)
+    s.name_count += 1
+
+
+cdef inline bint count_unknown(State* s, Py_ssize_t row, Py_ssize_t rows) noexcept nogil:
+    """Store how many fields of a row have no column; False without memory."""
+    if s.unknown_counts is NULL:
+        s.unknown_counts = <int32_t*> calloc(rows, 4)
+        if s.unknown_counts is NULL:
+            return False
+    s.unknown_counts[row] = s.unknown
+    return True
+
+
+cdef inline tuple unknown_fields(const State* s, Py_ssize_t rows):
+    """Return the number of fields without a column of each row, and the first names with the nodes
+    of their structs; None without any."""
+    cdef int32_t i
+    if s.unknown_counts is NULL:
+        return None
+    names = [
+        (s.names[i].node, s.names[i].text[:s.names[i].size]) for i in range(s.name_count)
+    ]
+    return copied(s.unknown_counts, rows * 4), names
+
+
 cdef inline const char* unexpected_key(
         State* s, ObjectKeys* keys, const char* p, const ExpectedKey** next_key,
         const Op** op) noexcept nogil:
@@ -100,6 +142,8 @@ cdef inline const char* unexpected_key(
             return NULL
     member = find_member(s, keys, key, size)
     op[0] = s.ops + s.members[keys.first + member].op if member >= 0 else NULL
+    if member < 0 and s.name_count < MOST_UNKNOWN:
+        note_unknown(s, keys, key, size)
     if p < s.c.end and p[0] == c':':
         p += 1
     else:

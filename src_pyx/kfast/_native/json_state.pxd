@@ -39,6 +39,9 @@ cdef enum:
     FOUND_OBJECT = 4
     FOUND_ARRAY = 5
 
+    MOST_UNKNOWN = 8        # names of fields without a column that are kept
+    UNKNOWN_BYTES = 48      # of each
+
 
 cdef struct Op:
     int32_t kind
@@ -81,6 +84,13 @@ cdef struct ObjectKeys:
     uint64_t* words     # of each member the first 8 bytes of its key
 
 
+# The name of a field that has no column.
+cdef struct UnknownName:
+    int32_t node        # the struct
+    int32_t size
+    char text[UNKNOWN_BYTES]
+
+
 # One decoding under way. `c` is the present document.
 cdef struct State:
     Cursor c
@@ -100,6 +110,10 @@ cdef struct State:
     int64_t copy_room
     KeySlots known_keys     # of one map
     const uint64_t* powers  # of ten, for floats
+    int32_t unknown         # fields of the present row that have no column
+    int32_t* unknown_counts     # the same of each row, NULL before the first that has some
+    int32_t name_count
+    UnknownName names[MOST_UNKNOWN]
 
 
 # ------------------------------------------------------------------------------------------- errors

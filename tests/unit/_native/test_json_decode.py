@@ -358,7 +358,7 @@ def test_prefixes_and_codes_of_rows() -> None:
     documents = [b'\7{"a":1}', b'{"a":2}', b"\7\7", b'\7\7{"a":x}', b"\7", None]
     column = BytesColumn.from_values(documents)
     root = Schema({"a": "int8"}).root
-    built, errors = json_decode.decode(
+    built, errors, _ = json_decode.decode(
         json_plan(root),
         *column.spans,
         *(1, 1 << 40),
@@ -377,7 +377,7 @@ def test_a_row_with_too_much_is_named() -> None:
     plan = json_plan(Schema(["int64"]).root)
     document = b"[" + b"1," * 14_000_000 + b"1]"
     data = np.frombuffer(document, np.uint8)
-    built, errors = json_decode.decode(
+    built, errors, _ = json_decode.decode(
         plan, data, np.zeros(1, np.int64), np.array([len(document)], np.int32), 1
     )
     assert built[1] == 1
@@ -390,7 +390,9 @@ def test_a_row_with_too_much_is_named_whatever_was_reserved() -> None:
     data = np.frombuffer(document, np.uint8)
     lengths = np.array([len(document), 3, len(document)], np.int32)
     starts = np.array([0, len(document) - 3, 0], np.int64)
-    built, errors = json_decode.decode(json_plan(Schema("string").root), data, starts, lengths, 1)
+    built, errors, _ = json_decode.decode(
+        json_plan(Schema("string").root), data, starts, lengths, 1
+    )
     assert built[1] == 3
     assert [(each.row, each.code) for each in failures(errors) if each.row != 1] == [
         (0, TOO_LARGE), (2, TOO_LARGE),
@@ -401,7 +403,7 @@ def test_a_small_part_of_a_large_document_is_no_large_row() -> None:
     """TC-180: what is too large is what the columns have, not what the document has."""
     document = b'{"a": "small", "b": "' + b"x" * (66 << 20) + b'"}'
     data = np.frombuffer(document, np.uint8)
-    built, errors = json_decode.decode(
+    built, errors, _ = json_decode.decode(
         json_plan(Schema({"a": "string"}).root),
         *(data, np.zeros(1, np.int64), np.array([len(document)], np.int32), 1),
     )
@@ -416,7 +418,7 @@ def test_the_decoding_ends_when_there_is_enough() -> None:
     plan = json_plan(Schema({"s": "string"}).root)
     starts = np.arange(500, dtype=np.int64) * size
     lengths = np.full(500, size, np.int32)
-    built, errors = json_decode.decode(plan, data, starts, lengths, 1, 1)
+    built, errors, _ = json_decode.decode(plan, data, starts, lengths, 1, 1)
     assert errors is None
     assert 0 < built[1] < 500
 

@@ -1,0 +1,63 @@
+"""OptionSpelling: how the options of a table are written where they were given.
+
+A hint is about what the user has typed: a command, a call of Python's, or options of Spark. Pure.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum, unique
+from typing import Final
+
+
+@unique
+class OptionSpelling(StrEnum):
+    """Where options come from; the values are kept in plans, which are JSON."""
+
+    COMMAND = "command"
+    """``kfast ingest``."""
+    PYTHON = "python"
+    """``kfast.ingest``."""
+    SPARK = "spark"
+    """``format("kfast")``."""
+    SPARK_INGEST = "spark ingest"
+    """``kfast.spark.ingest``, a function and a command."""
+
+    @property
+    def on_error_hint(self) -> str:
+        """What lets an ingest or a query go on after a malformed record."""
+        return _ON_ERROR[self]
+
+    @property
+    def dead_letter_hint(self) -> str:
+        """What makes dead letters possible."""
+        return _DEAD_LETTERS[self]
+
+    def framing_hint(self, source: str) -> str:
+        """Return what reads ``key`` or ``value`` with a schema id in front."""
+        return _FRAMING[self].format(source=source)
+
+
+_ON_ERROR: Final = {
+    OptionSpelling.COMMAND: "--on-error null, or --on-error skip",
+    OptionSpelling.PYTHON: 'on_error="null", or on_error="skip"',
+    OptionSpelling.SPARK: 'set mode to "PERMISSIVE" or "DROPMALFORMED"',
+    OptionSpelling.SPARK_INGEST: "the option mode=PERMISSIVE, or mode=DROPMALFORMED (--option "
+    "mode=PERMISSIVE)",
+}
+_DEAD_LETTERS: Final = {
+    OptionSpelling.COMMAND: "--on-error skip, or null, with --value json or another, or the column "
+    "timestamp",
+    OptionSpelling.PYTHON: 'on_error="skip", or "null", with a value that is decoded, or the '
+    "column timestamp",
+    OptionSpelling.SPARK: "mode=PERMISSIVE or DROPMALFORMED, with valueFormat=json or another, or "
+    "the column timestamp",
+    OptionSpelling.SPARK_INGEST: 'value_format="json" or another, or the column timestamp, with '
+    "the option mode=PERMISSIVE or DROPMALFORMED",
+}
+_FRAMING: Final = {
+    OptionSpelling.COMMAND: "--{source}-framing confluent",
+    OptionSpelling.PYTHON: '{source}=... with framing="confluent"',
+    OptionSpelling.SPARK: "set {source}Framing to confluent",
+    OptionSpelling.SPARK_INGEST: "the option {source}Framing=confluent (--option "
+    "{source}Framing=confluent)",
+}

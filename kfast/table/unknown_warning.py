@@ -1,0 +1,41 @@
+"""UnknownWarning: one warning of a run about fields of documents that have no column.
+
+It comes with the first batch that has some: a run that follows its topics may end in a year. The
+counts of all batches are in their manifests. One thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kfast._logging import Logger
+
+if TYPE_CHECKING:
+    from kfast.table.entries import Entry
+
+logger = Logger(__name__)
+
+
+class UnknownWarning:
+    """Logs it at the first batch."""
+
+    def __init__(self) -> None:
+        self._is_logged = False
+
+    def note(self, entry: Entry) -> None:
+        """Log the fields of a batch, unless a batch before had some."""
+        count = entry.counts.unknown_fields
+        if not count or self._is_logged:
+            return
+        self._is_logged = True
+        logger.warning(
+            "%d fields in the %d rows of batch %d have no column and are left out, such as %s; "
+            "later ones are only counted (unknown_fields)",
+            count,
+            entry.counts.rows,
+            entry.sequence,
+            ", ".join(entry.unknown_paths),
+        )
+
+    def __repr__(self) -> str:
+        return f"<UnknownWarning {'logged' if self._is_logged else 'not logged'}>"
