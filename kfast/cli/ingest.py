@@ -21,6 +21,7 @@ import click
 from kfast import IngestSummary, KafkaConsumer, TopicPartition
 from kfast._clock import SystemClock
 from kfast._program import pairs
+from kfast.cli.debezium_values import debezium_of, debezium_options, without_json
 from kfast.cli.ingest_compact import COMPACT, STORAGE_OPTION, output_option
 from kfast.cli.options import Command, Common, Duration, Size, Words
 from kfast.cli.positions import END, START, Selection, parse_bounds, parse_offset
@@ -74,6 +75,9 @@ def _ingest(
     once: bool,
     every_ms: int | None,
     schema_registry: str | None,
+    upsert: str,
+    debezium: str | None,
+    decimals: str | None,
     **rest: Any,
 ) -> None:
     common.has_json_errors = output == "json"
@@ -84,17 +88,23 @@ def _ingest(
     if every_ms is not None and not is_follow:
         raise ConfigurationError("--every is for --follow", hint="add --follow, or leave it out")
     with registry_if_needed(common, schema_registry) as registry:
+        kind = rest["value"]
         rest |= typed_deserializers(
             {name: rest[name] for name in typed},
-            typed,
+            without_json(debezium, typed, kind),
             registry,
             is_registry_given=schema_registry is not None,
             reader="latest",
         )
+        if debezium is not None:
+            rest["value"] = debezium_of(debezium, decimals, kind, typed["value"], rest["value"])
+        elif decimals is not None:
+            raise ConfigurationError("--debezium-decimals is for --debezium", hint="leave it out")
         options = IngestOptions(
             topics=topics,
             columns=DEFAULT_COLUMNS if columns is None else check_columns(columns.split(",")),
             partition_by=split_partition_by(partition_by),
+            upsert=tuple(filter(None, upsert.split(","))),
             storage_options=pairs(storage_option, "--storage-option"),
             every_ms=EVERY_MS if every_ms is None else every_ms,
             spelling=OptionSpelling.COMMAND,
@@ -211,13 +221,13 @@ class _BatchLines:
     def published(self, entry: Entry) -> None:
         """Print the line."""
         files = entry.counts.files
-        if not self._is_shown or not files:
+        if not self._is_shown or not (files or entry.counts.rows):
             return
         now = self._clock()
         seconds, self._last = max(now - self._last, 0.001), now
         rate = f"{entry.counts.rows / seconds:,.0f} rows/s"
         speed = f"{entry.counts.bytes / 1e6 / seconds:,.1f} MB/s"
-        named = "1 file" if files == 1 else f"{files} files"
+        named = "1 file" if files == 1 else f"{files} files" if files else "a merge"
         click.echo(f"published {entry.counts.rows:,} rows in {named}, {rate}, {speed}", err=True)
 
 
@@ -319,6 +329,7 @@ command = Command(
         ),
         *typed_options(),
         registry_option(),
+        *debezium_options(),
         click.Option(
             ["--on-error"],
             type=Words(tuple(ON_ERROR)),

@@ -60,6 +60,8 @@ class ReadRange:
     """The first ones: ``value.age, value.user.name``."""
     produced_letters: int = 0
     """Malformed keys and values that were produced to a topic of dead letters."""
+    changes: int = 0
+    """Rows of a table with keys that the range inserts, updates or deletes; it has no files."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -150,7 +152,7 @@ def count_batch(parts: Iterable[BatchPart]) -> BatchCounts:
     ranges = ranges_in(parts)
     files = [file for batch_range in ranges for file in batch_range.table_files]
     return BatchCounts(
-        sum(file.rows for file in files),
+        sum(file.rows for file in files) + sum(batch_range.changes for batch_range in ranges),
         sum(file.bytes for file in files),
         len(files),
         sum(batch_range.lost_offsets for batch_range in ranges),

@@ -56,6 +56,7 @@ from kfast.table.file_names import parts_of
 from kfast.table.fsspec_store import open_store
 from kfast.table.pending import PendingFiles
 from kfast.table.projection import Projection
+from kfast.table.row_changes import check_keys
 from kfast.table.staged_files import StagedFiles
 from kfast.table.store import TableStore
 from kfast.table.table_log import FOLDER, OpenFolder, OpenTable, is_hidden
@@ -165,6 +166,8 @@ class DeltaLog:
                 hint="write to another folder",
             )
         columns = delta_columns(projection, shape.partition_by)
+        if last is not None:
+            check_keys(self.store.url, last.shape, shape)
         table = self._open()
         if table is None:
             self._check_empty()
@@ -199,7 +202,7 @@ class DeltaLog:
     ) -> OpenTable | None:
         """Begin a writer after the entry ``last``, None if there is a later one by now."""
         columns = delta_columns(projection, shape.partition_by)
-        bounded = bounded_columns(projection, folder_names(shape))
+        bounded = self._bounded(projection, shape)
         table = self._open()
         if table is None:
             if last is not None:
@@ -222,6 +225,10 @@ class DeltaLog:
         if not self._commit(table, entry, newest):
             return None
         return OpenTable(writer, entry)
+
+    def _bounded(self, projection: Projection, shape: TableShape) -> list[str]:
+        """The columns that have bounds in every file."""
+        return bounded_columns(projection, folder_names(shape))
 
     def _create(self, entry: Entry, columns: list[Field], bounded: list[str]) -> bool:
         """Create the table with its first entry; return False if another process has."""
@@ -318,13 +325,7 @@ class DeltaLog:
         failure = f"cannot commit to the Delta table {self.store.url} at version {version + 1}"
         with delta_errors(failure):
             try:
-                table.create_write_transaction(
-                    [self._action(file) for file in entry.table_files],
-                    mode="append",
-                    schema=table.schema(),
-                    partition_by=table.metadata().partition_columns or None,
-                    commit_properties=self._properties(entry, _moved(entry, newest)),
-                )
+                self._write(table, entry, self._properties(entry, _moved(entry, newest)))
             except Exception as error:
                 if self._is_published(entry):
                     logger.debug("%s: %s, but it was committed", failure, error)
@@ -335,6 +336,16 @@ class DeltaLog:
         self._committed = entry.id
         self._fsync(version + 1)
         return True
+
+    def _write(self, table: Any, entry: Entry, properties: Any) -> None:
+        """Commit the files of an entry on a version."""
+        table.create_write_transaction(
+            [self._action(file) for file in entry.table_files],
+            mode="append",
+            schema=table.schema(),
+            partition_by=table.metadata().partition_columns or None,
+            commit_properties=properties,
+        )
 
     def _properties(self, entry: Entry, offsets: Mapping[TopicPartition, int]) -> Any:
         transactions = [self._delta.Transaction(ENTRY, entry.sequence)]

@@ -12,7 +12,7 @@ from kfast.errors import ConfigurationError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.settings.types import ConsumerSettings
 from kfast.table.iceberg_partitions import split_partition_by
-from kfast.table.ingest.ingesting import Ingest, IngestSummary
+from kfast.table.ingest.ingesting import Ingest
 from kfast.table.ingest.options import (
     BYTES_PER_FILE,
     DEFAULT_COLUMNS,
@@ -23,6 +23,7 @@ from kfast.table.ingest.options import (
     check_columns,
 )
 from kfast.table.ingest.planning import Bounds
+from kfast.table.ingest.summary import IngestSummary
 from kfast.types import TopicPartition
 
 
@@ -48,6 +49,7 @@ def ingest(
     take_over: bool = False,
     memory_bytes: int = MEMORY_BYTES,
     iceberg_table: str = "",
+    upsert: str | Collection[str] = (),
     metrics: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     config: Mapping[str, object] | None = None,
@@ -111,6 +113,12 @@ def ingest(
     iceberg_table : str
         ``"CATALOG.NAMESPACE.TABLE"``, with the format iceberg. pyiceberg's own settings say what
         the catalog is.
+    upsert : str or collection of str
+        Columns of the rows by which they are inserted, updated and deleted in a Delta table, so
+        that it equals the source of the events: values are ``kfast.Debezium(...)``, or rows. A row
+        is deleted by an event of Debezium's, or a record without a value. Keys of records have
+        these columns; of events of JSON, and with a registry, their schema need not be given.
+        ``columns`` are those that the table has besides.
     metrics : str, optional
         Serve metrics to Prometheus meanwhile: ``":9400"`` to this machine, ``"HOST:9400"``.
     storage_options : Mapping, optional
@@ -165,6 +173,7 @@ def ingest(
         take_over=take_over,
         memory_bytes=memory_bytes,
         iceberg_table=iceberg_table,
+        upsert=tuple(_names(upsert)),
         metrics=metrics,
         storage_options=dict(storage_options or {}),
     )

@@ -16,8 +16,8 @@ import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kfast._clock import Clock, SystemClock
 from kfast._logging import Logger
@@ -55,6 +55,8 @@ from kfast.table.ingest.reading import (
     follow_patience_ms,
 )
 from kfast.table.ingest.schema_versions import SchemaVersions
+from kfast.table.ingest.summary import IngestSummary
+from kfast.table.ingest.table_changes import PartitionChanges, TableChanges
 from kfast.table.ingest_metrics import serve_metrics
 from kfast.table.ingest_warnings import IngestWarnings
 from kfast.table.ingest_watcher import IngestStart, IngestWatcher
@@ -65,6 +67,7 @@ from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import Projection
 from kfast.table.publish import ALL, Publisher
 from kfast.table.range_files import RangeFiles
+from kfast.table.row_changes import check_keys
 from kfast.table.schema_changes import as_table, schema_change
 from kfast.table.store import TableStore, storage_errors
 from kfast.table.table_log import STAGING, OpenTable, TableLog
@@ -73,6 +76,8 @@ from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
     from kfast.deserializers import Deserializer
+    from kfast.table.delta_upserts import DeltaUpserts
+    from kfast.table.row_changes import UpsertColumns
 
 logger = Logger(__name__)
 
@@ -82,48 +87,6 @@ _PARTITIONS_AT_ONCE: Final = 64
 _TRIES: Final = 5
 _LAG_MS: Final = 1_000
 """How often the lag is measured, if metrics are served."""
-
-
-@dataclass(frozen=True, slots=True)
-class IngestSummary:
-    """What one ingest has added to its table.
-
-    Attributes
-    ----------
-    rows, bytes, files : int
-        Of the files that were published.
-    batches : int
-        Number of entries in the table's log.
-    seconds : float
-        From the beginning to the end of the call.
-    lost_offsets : int
-        Offsets that retention had removed before they were read (``lost="skip"``).
-    bad_records : int
-        Keys and values that are not of their kind (``on_error``).
-    dead_letters : int
-        Those that were written to the folder or the topic of ``dead_letter``.
-    unknown_fields : int
-        Fields of JSON documents that no column is read from.
-    ends : dict of TopicPartition to int
-        Next offset of each partition of the topics, as the table has it.
-
-    Examples
-    --------
-    >>> summary = kfast.ingest("orders", to="/data/table", bootstrap_servers="localhost:9092")
-    >>> summary.rows, summary.ends[kfast.TopicPartition("orders", 0)]
-    (3, 2)
-    """
-
-    rows: int = 0
-    bytes: int = 0
-    files: int = 0
-    batches: int = 0
-    seconds: float = 0.0
-    lost_offsets: int = 0
-    bad_records: int = 0
-    dead_letters: int = 0
-    unknown_fields: int = 0
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 class Ingest:
@@ -151,6 +114,10 @@ class Ingest:
         self._watchers: Sequence[IngestWatcher] = (IngestWarnings(self._clock), *watchers)
         self._shape = TableShape()
         self._columns = self._projection = Projection(())
+        self._read_projection = Projection(())
+        """The columns that are read, from which those of a table with keys are made."""
+        self._upserted: UpsertColumns | None = None
+        self._changes: TableChanges | None = None
         self._deserializers: Mapping[str, Deserializer] = {}
         self._roots: Roots = {}
         roots = options.known_roots()
@@ -170,7 +137,7 @@ class Ingest:
         self._consumer: KafkaConsumer | None = None
         self._is_stopping = False
         self._topics = Topics(frozenset(), {})
-        self._files: dict[TopicPartition, PartitionFiles] = {}
+        self._files: dict[TopicPartition, PartitionFiles | PartitionChanges] = {}
         self._counts = BatchCounts()
         self._batches = 0
         self._cut_ms = self._clock.now_ms() + options.every_ms
@@ -188,11 +155,14 @@ class Ingest:
     def _define(self, roots: Roots) -> None:
         """Take the schemas of typed columns, from which the columns of the table follow."""
         self._roots = roots
-        projection = self._options.projection(roots)
-        self._take_columns(projection)
-        self._deserializers = self._options.deserializers(projection)
+        read = self._read_projection = self._options.projection(roots)
+        self._upserted = self._options.upserted(read)
+        self._take_columns(self._options.of_table(read))
+        self._deserializers = self._options.deserializers(read)
+        if self._changes is not None and self._upserted is not None:
+            self._changes.define(self._upserted, read, self._deserializers)
         if self._options.dead_letter is not None:
-            check_can_be_bad(projection, self._options.partition_by)
+            check_can_be_bad(read, self._options.partition_by)
 
     def _take_columns(self, projection: Projection) -> None:
         self._columns = projection
@@ -237,6 +207,8 @@ class Ingest:
     def _last(self, log: TableLog) -> Entry | None:
         """The newest entry of a table that this run may write."""
         last = log.last({tp.topic for tp in self._topics.partitions})
+        if last is not None:
+            check_keys(self._store.url, last.shape, self._shape)
         if last is not None and last.shape.schema:
             self._fit(last.shape.schema)
         log.check(self._shape, self._projection, last)
@@ -307,6 +279,13 @@ class Ingest:
             self._timeout_ms,
         )
         run = _Run(consumer, reader, publisher, log, table, table.last)
+        if self._upserted is not None:
+            self._changes = TableChanges(
+                self._options,
+                # Whether all records of the table are in one partition.
+                lambda: len(self._topics.partitions | self._known_ends.keys()) == 1,
+            )
+            self._changes.define(self._upserted, self._read_projection, self._deserializers)
         try:
             for each in planned:
                 self._add(each, run)
@@ -384,9 +363,13 @@ class Ingest:
 
     def _publish(self, run: _Run) -> None:
         """Publish the ranges that are complete."""
+        if self._changes is not None:
+            self._cut_all()
         complete = self._complete
         if not complete:
             return
+        if self._changes is not None:
+            cast("DeltaUpserts", run.log).put(self._changes.take(), self._options.compression)
         with storage_errors(f"cannot publish files of {self._store.url}"):
             entry = run.publish(complete, self._topics.ids, self._shape)
         for files in self._files.values():
@@ -444,13 +427,18 @@ class Ingest:
         tp = planned.topic_partition
         self._begins[tp] = planned.from_offset
         self._ends[tp] = planned.until_offset
-        files = self._files[tp] = PartitionFiles(
-            tp,
-            planned.from_offset,
-            lambda wanted: self._make_files(wanted, run),
-            rows_per_file=options.rows_per_file,
-            bytes_per_file=options.bytes_per_file,
-        )
+        files: PartitionFiles | PartitionChanges
+        if self._changes is not None:
+            files = self._changes.partition(tp, planned.from_offset)
+        else:
+            files = PartitionFiles(
+                tp,
+                planned.from_offset,
+                lambda wanted: self._make_files(wanted, run),
+                rows_per_file=options.rows_per_file,
+                bytes_per_file=options.bytes_per_file,
+            )
+        self._files[tp] = files
         if planned.lost_offsets:
             logger.info("%s: %d offsets are lost", tp, planned.lost_offsets)
             files.move_to(planned.start_offset, is_lost=True)

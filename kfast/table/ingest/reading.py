@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kfast.records.partition_records import PartitionRecords
     from kfast.table.ingest.options import IngestOptions
     from kfast.table.ingest.partition_files import PartitionFiles
+    from kfast.table.ingest.table_changes import PartitionChanges
 
 logger = Logger(__name__)
 
@@ -51,7 +52,7 @@ class RecordReader:
     def __init__(
         self,
         consumer: KafkaConsumer,
-        files: Mapping[TopicPartition, PartitionFiles],
+        files: Mapping[TopicPartition, PartitionFiles | PartitionChanges],
         options: IngestOptions,
         url: str,
         clock: Clock,

@@ -61,7 +61,7 @@ class SchemaVersions:
             latest = options.look_up_roots(topics)
             if all(latest[name].type == root.type for name, root in roots.items()):
                 return None
-            wanted = options.shape(options.projection(latest))
+            wanted = options.shape(options.of_table(options.projection(latest)))
             change = schema_change(shape.schema, wanted.schema, self._url, shape.format)
         except ConfigurationError as error:
             self._refuse(error)
