@@ -12,7 +12,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 PROMISES = TESTS / "behaviour_ids.txt"
-ID = re.compile(r"\b(?:[A-Z]-\d\d|(?:CL|TC)-\d{2,3})\b")
+ID = re.compile(r"\b(?:[A-Z]-\d\d|(?:CL|TC|RC)-\d{2,3})\b")
 LINE = re.compile(rf"(?P<id>{ID.pattern}) (?P<what>\S.*)")
 
 
