@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import subprocess
+from collections import Counter
 from typing import Any, Final, Self
 
 from tests.integration.kafka_writer import KafkaWriter, Message
@@ -17,6 +18,18 @@ _PROGRAM: Final = """
     {example}.TOPIC = settings.pop("topic")
     {example}.main(*settings.pop("arguments"), **settings)
 """
+REPORTED: Final = """
+    import json
+    from examples import {example}
+
+    def reported(*arguments, write={function}):
+        write(*arguments)
+        ends = arguments[-1].next_offsets()
+        print(json.dumps({{str(tp.partition): at.offset for tp, at in ends.items()}}), flush=True)
+
+    {function} = reported
+"""
+"""Has a function that writes what a poll returned print the offsets that it has written up to."""
 START_MS: Final = 1_767_225_600_000  # 2026-01-01
 
 Row = tuple[int, int, str | None, str | None]
@@ -60,7 +73,7 @@ class Recipe:
 
     def produce(self, partition: int, count: int) -> None:
         """Write records; some keys and values are null."""
-        start = sum(row[0] == partition for row in self.rows)
+        start = self.ends.get(partition, 0)
         messages = []
         for number in range(start, start + count):
             key = None if number % 7 == 6 else f"key {number % 11}"
@@ -98,10 +111,41 @@ class Recipe:
         self.kill(random.choice(self.processes), random.uniform(0, seconds))
         self.start()
 
+    def run_with_deaths(self, function: str, kills: int) -> None:
+        """Run one process at a time until all is written, killed so often soon after a write.
+
+        For stores that no other process can read meanwhile. ``function`` is the one that writes.
+        """
+        reported = REPORTED.format(example=function.partition(".")[0], function=function)
+        for _ in range(kills):
+            process = self.start(reported)
+            for _ in range(random.randint(0, 3)):
+                _report(process)
+            self.kill(process, random.uniform(0, 0.1))
+        for partition in sorted({row[0] for row in self.rows}):
+            self.produce(partition, 10)  # the last process has something to report of each
+        process = self.start(reported)
+        written: dict[int, int] = {}
+        while written != self.ends:
+            written.update(_report(process))
+        self.kill(process)
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """Offsets after the last record of each partition."""
+        return dict(Counter(row[0] for row in self.rows))
+
     def check_running(self) -> None:
         """Check that no process has ended."""
         ended = [process.communicate() for process in self.processes if process.poll() is not None]
         assert not ended
+
+
+def _report(process: subprocess.Popen[str]) -> dict[int, int]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate()
+    return {int(number): offset for number, offset in json.loads(line).items()}
 
 
 def group(name: str = "recipe") -> dict[str, Any]:

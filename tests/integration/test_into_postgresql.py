@@ -16,7 +16,7 @@ from kfast import LocalKafka
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.local_postgres import LocalPostgres
-from tests.integration.recipes import Recipe, Row, group
+from tests.integration.recipes import Recipe, group
 from tests.integration.support import unique, until
 from tests.soaking import soaking
 
@@ -64,14 +64,12 @@ class Database:
             return 0
         return int(self.query("SELECT count(*) FROM orders")[0][0])
 
-    def check(self, rows: list[Row]) -> None:
+    def check(self, recipe: Recipe) -> None:
         """Check that each record is there once, and that the offsets are those after the last."""
         statement = 'SELECT partition, "offset", key, value FROM orders ORDER BY 1, 2'
-        assert self.query(statement) == sorted(rows, key=lambda row: row[:2])
-        ends = dict(self.query("SELECT partition, next_offset FROM kafka_offsets"))
-        assert ends == {
-            number: sum(row[0] == number for row in rows) for number in range(PARTITIONS)
-        }
+        assert self.query(statement) == sorted(recipe.rows, key=lambda row: row[:2])
+        stored = dict(self.query("SELECT partition, next_offset FROM kafka_offsets"))
+        assert stored == {**dict.fromkeys(range(PARTITIONS), 0), **recipe.ends}
         times = self.query('SELECT min("timestamp")::text, max("offset") FROM orders')
         assert times[0][0].startswith("2026-01-01 00:00:00")
 
@@ -116,7 +114,7 @@ def test_killed_at_random_moments(recipe: Recipe, database: Database) -> None:
     for number in range(PARTITIONS):
         recipe.produce(number, 10)
     wait(recipe, database)
-    database.check(recipe.rows)
+    database.check(recipe)
 
 
 def test_an_expelled_process_writes_nothing(recipe: Recipe, database: Database) -> None:
@@ -133,12 +131,12 @@ def test_an_expelled_process_writes_nothing(recipe: Recipe, database: Database) 
     slow.stdin.write("\n")
     slow.stdin.flush()
     assert slow.stdout.readline() == "written\n"
-    database.check(recipe.rows)
+    database.check(recipe)
     recipe.kill(other)
     for number in range(PARTITIONS):
         recipe.produce(number, 20)
     wait(recipe, database)
-    database.check(recipe.rows)
+    database.check(recipe)
 
 
 def test_two_processes_with_the_same_partitions(recipe: Recipe, database: Database) -> None:
@@ -154,4 +152,4 @@ def test_two_processes_with_the_same_partitions(recipe: Recipe, database: Databa
         process.stdin.write("\n")
         process.stdin.flush()
     wait(recipe, database)
-    database.check(recipe.rows)
+    database.check(recipe)
