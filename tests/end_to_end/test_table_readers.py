@@ -135,7 +135,7 @@ def test_what_takes_every_file_fails(written: Table) -> None:
     """RC-09: readers that do not know of hidden folders need the pattern, as documented."""
     with pytest.raises(pl.exceptions.InvalidOperationError, match="different file extensions"):
         pl.scan_parquet(written.folder).collect()
-    with pytest.raises(duckdb.InvalidInputException, match="magic bytes|too small"):
+    with pytest.raises(duckdb.InvalidInputException, match=r"magic bytes|too small"):
         duckdb.sql(f"FROM read_parquet('{written.folder}/**')").fetchall()
 
 
