@@ -135,7 +135,7 @@ def test_what_takes_every_file_fails(written: Table) -> None:
     with pytest.raises(pl.exceptions.InvalidOperationError, match="different file extensions"):
         pl.scan_parquet(written.folder).collect()
     with pytest.raises(duckdb.InvalidInputException, match=r"magic bytes|too small"):
-        duckdb.sql(f"FROM read_parquet('{written.folder}/**')").fetchall()
+        duckdb.execute(f"FROM read_parquet('{written.folder}/**')").fetchall()
 
 
 def test_no_hidden_file_has_the_ending_of_the_table(written: Table) -> None:
@@ -164,7 +164,8 @@ def test_added_columns(
         )
     leave_traces(table)
     records = read(ADDED[reader], table.folder)
-    assert rows(records) == [
+    read_rows: list[Any] = [*rows(records)]
+    assert read_rows == [
         ("trades", 0, at, None, {"id": at // 5, "note": None if at < 5 else "x"})
         for at in range(10)
     ]

@@ -56,7 +56,7 @@ class Database:
         """Return rows."""
         with dbapi.connect(self.uri) as connection, connection.cursor() as cursor:
             cursor.execute(statement)
-            return cursor.fetchall()
+            return [*cursor.fetchall()]
 
     def count(self) -> int:
         """Return how many rows there are, 0 while there is no table."""
