@@ -30,6 +30,7 @@ REPORTED: Final = """
     {function} = reported
 """
 """Has a function that writes what a poll returned print the offsets that it has written up to."""
+_POLL_RECORDS: Final = 50
 START_MS: Final = 1_767_225_600_000  # 2026-01-01
 
 Row = tuple[int, int, str | None, str | None]
@@ -61,7 +62,12 @@ class Recipe:
         self.processes: list[subprocess.Popen[str]] = []
         self._text = _PROGRAM.format(example=example)
         self._writer = writer
-        self._settings = {"topic": topic, "arguments": arguments, "max_poll_records": 50, **configs}
+        self._settings = {
+            "topic": topic,
+            "arguments": arguments,
+            "max_poll_records": _POLL_RECORDS,
+            **configs,
+        }
 
     def __enter__(self) -> Self:
         return self
@@ -118,6 +124,7 @@ class Recipe:
         """
         reported = REPORTED.format(example=function.partition(".")[0], function=function)
         for _ in range(kills):
+            self.produce(0, 4 * _POLL_RECORDS)  # at least four writes are to come
             process = self.start(reported)
             for _ in range(random.randint(0, 3)):
                 _report(process)
