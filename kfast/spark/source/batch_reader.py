@@ -77,8 +77,13 @@ class KafkaBatchReader(DataSourceReader):
             partitions = lookup.partitions(must_exist=True)
             start = lookup.resolve(options.start, partitions)
             end = lookup.resolve(options.end, partitions)
+            existing = partitions & start.keys() & end.keys()
+            if existing < partitions:  # deleted meanwhile: an error, unless a pattern selects them
+                lookup.partitions(must_exist=True)
+                start = {tp: start[tp] for tp in existing}
+                end = {tp: end[tp] for tp in existing}
             start |= starts_instead(options, lookup, start, end)
-            ranges = {tp: OffsetRange(*tp, start[tp], end[tp]) for tp in sorted(partitions)}
+            ranges = {tp: OffsetRange(*tp, start[tp], end[tp]) for tp in sorted(existing)}
             kept = self._filtered(ranges, lookup)
         plan = plan_ranges(
             kept,

@@ -13,7 +13,7 @@ resume from it after the logs, or the options, have been fixed. Driver only, one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Final
 
@@ -62,9 +62,11 @@ class FirstBatch:
         if self._start is None:
             partitions = self._lookup.partitions(must_exist=bool(self._options.topics.names))
             start = self._lookup.resolve(self._options.start, partitions)
+            if start.keys() < partitions and self._options.topics.names:
+                self._lookup.partitions(must_exist=True)  # raises: one was deleted meanwhile
             instead = starts_instead(self._options, self._lookup, start)
             self._start = start | instead
-            self._growing = self._options.start.growing(partitions) | instead.keys()
+            self._growing = self._options.start.growing(set(start)) | instead.keys()
             self._is_due = True
         return dict(self._start)
 
@@ -73,10 +75,16 @@ class FirstBatch:
 
         ``start`` is where that batch starts, None before pyspark 4.2.
         """
-        is_first, self._is_due, self._is_repeated = self._is_due, False, False
-        if start is None or not is_first:
+        if start is None or not self._is_due:
             return {}
         return {tp: at for tp, at in start.items() if tp in self._growing}
+
+    def end_planned(self) -> None:
+        """Note that the end of a batch was planned: the next one may end anywhere.
+
+        Not before all look-ups for it are done: where one raises, the first batch is still due.
+        """
+        self._is_due, self._is_repeated = False, False
 
     def true_start(
         self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
@@ -123,6 +131,8 @@ class StreamOffsets:
         self._first = FirstBatch(options, lookup)
         self._new_starts: Offsets = {}
         self._restarted: set[TopicPartition] = set()
+        self.batch_topic_ids: Mapping[str, str] = {}
+        """Ids of topics that the batch of the last `ranges` is read under, as far as known."""
 
     def initial(self) -> Offsets:
         """Return where a new query starts; see `FirstBatch`."""
@@ -166,6 +176,13 @@ class StreamOffsets:
         ``start`` is where it starts, None before pyspark 4.2. Raises ``OffsetOutOfRangeError`` if
         offsets that were read are gone and ``failOnDataLoss`` is true.
         """
+        end = self._next_end(start, max_offsets)
+        self._first.end_planned()
+        return end
+
+    def _next_end(
+        self, start: Mapping[TopicPartition, int] | None, max_offsets: int | None
+    ) -> Offsets:
         fixed = self._first.fixed_ends(start)
         if start and fixed.keys() >= start.keys():
             self._batch_ms = self._clock.now_ms()
@@ -179,6 +196,8 @@ class StreamOffsets:
         # In this order: once the ids are accepted, the topics are not found anew again.
         self._restarted.update(begins)
         self._ids.accept(found)
+        # One that was deleted again meanwhile has no beginning, and its end is no longer one.
+        ends = {tp: at for tp, at in ends.items() if tp.topic not in anew or tp in begins}
         if start is None:
             return ends | begins
         read = {tp: at for tp, at in start.items() if tp.topic not in anew}
@@ -190,6 +209,7 @@ class StreamOffsets:
             return ends
         new = [tp for tp in ends if tp not in start]
         starts = {**self._starts_of_new(new), **start}
+        ends = {tp: until for tp, until in ends.items() if tp in starts}
         return limit_offsets(starts, ends, max_offsets)
 
     def _created_anew(self, partitions: Iterable[TopicPartition]) -> set[str]:
@@ -263,7 +283,12 @@ class StreamOffsets:
             tp: at for tp, at in self._first.true_start(start, end).items() if tp not in unread
         }
         new = end.keys() - start.keys()
-        begins = {**self._starts_of_new(new), **start}
+        starts_of_new = self._starts_of_new(new)
+        if gone := new - starts_of_new.keys():
+            self._report_gone(gone)
+            new -= gone
+            end = {tp: at for tp, at in end.items() if tp not in gone}
+        begins = {**starts_of_new, **start}
         lost = {tp: begins[tp] for tp in sorted(new) if begins[tp] != 0}
         for tp in lost:
             self._loss.report(
@@ -278,6 +303,7 @@ class StreamOffsets:
         self._new_starts = {tp: at for tp, at in self._new_starts.items() if tp not in start}
         self._restarted = set()
         self._ids.save({tp.topic for tp in end} | {tp.topic for tp in unread})
+        self.batch_topic_ids = dict(self._ids.known)
         planned = plan_ranges(
             ranges,
             min_partitions=self._options.min_partitions,
@@ -301,11 +327,7 @@ class StreamOffsets:
     ) -> None:
         gone = start.keys() - end.keys()
         if gone:
-            self._loss.report(
-                f"{format_partitions(gone)} of this query are gone",
-                cause="the topic was deleted, or is not selected any more",
-                partition=min(gone),
-            )
+            self._report_gone(gone)
         for tp, until in sorted(end.items()):
             if until < start.get(tp, 0):
                 self._loss.report(
@@ -315,11 +337,21 @@ class StreamOffsets:
                     offset=start[tp],
                 )
 
+    def _report_gone(self, partitions: Set[TopicPartition]) -> None:
+        self._loss.report(
+            f"{format_partitions(partitions)} of this query are gone",
+            cause="the topic was deleted, or is not selected any more",
+            partition=min(partitions),
+        )
+
     def _starts_of_new(self, partitions: set[TopicPartition] | list[TopicPartition]) -> Offsets:
-        """Return the first offsets of new partitions, the same for the limit and the plan."""
+        """Return the first offsets of new partitions, the same for the limit and the plan.
+
+        Partitions that were deleted meanwhile are left out.
+        """
         unknown = [tp for tp in partitions if tp not in self._new_starts]
         self._new_starts.update(self._lookup.earliest(unknown))
-        return {tp: self._new_starts[tp] for tp in partitions}
+        return {tp: self._new_starts[tp] for tp in partitions if tp in self._new_starts}
 
     def __repr__(self) -> str:
         state = "available now" if self._target is not None else "running"

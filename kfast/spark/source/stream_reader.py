@@ -126,7 +126,11 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
         return input_partitions(bundle_ranges(ranges, self._options.bundle_offsets))
 
     def commit(self, end: OffsetsByTopic) -> None:
-        """Commit to the group of ``commitOffsets`` that all before these offsets is done."""
+        """Commit to the group of ``commitOffsets`` that all before these offsets is done.
+
+        Under the topic ids that the batch was read under: what was read of a topic is not committed
+        to the one that has been created anew under its name.
+        """
         group_id = self._options.group_id
         if not self._options.commit_offsets or group_id is None:
             return
@@ -134,7 +138,7 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
             from kfast.table.group_commits import GroupCommits  # noqa: PLC0415 - rarely used
 
             self._commits = GroupCommits(self._options.kafka, group_id)
-        self._commits.commit(from_json_dict(end))
+        self._commits.commit(from_json_dict(end), self._offsets.batch_topic_ids)
 
     def stop(self) -> None:
         """Close the driver's connections."""
