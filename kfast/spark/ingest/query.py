@@ -24,6 +24,7 @@ from kfast.spark.source.count_channel import CHANNEL
 from kfast.spark.source.option_kinds import duration_ms
 from kfast.spark.source.options import parse_options, shared_options
 from kfast.spark.source.schema import default_schema, project
+from kfast.spark.source.worker_check import check_workers
 from kfast.table.dead_letters import check_can_be_bad, check_dead_letters
 from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.folders import check_folders, folder_columns
@@ -150,7 +151,8 @@ def ingest(
     ConfigurationError
         An option is malformed, or the table belongs to another checkpoint or is of another shape.
     MissingDependencyError
-        pyspark, pyarrow, or the package of a filesystem or of Delta is missing.
+        pyspark, pyarrow, or the package of a filesystem or of Delta is missing; or kfast or pyarrow
+        are missing on Spark's workers.
     """
     optional_package("pyspark", "kfast.spark.ingest")
     optional_package("pyarrow", "kfast.spark.ingest")
@@ -168,6 +170,7 @@ def ingest(
     )
     source = wanted.source
     check_iceberg(format, iceberg_table, wanted.partition_by)
+    check_workers(spark)
     shape, projection = _shape(spark, source, schema, format, wanted.partition_by)
     shape = replace(shape, catalog_table=iceberg_table)
     log = TableLog(open_store(output, storage_options))

@@ -363,11 +363,13 @@ def _with_lost(planned: list[OffsetRange], lost: Mapping[TopicPartition, int]) -
 
     ``lost`` has where the log of each begins; one without a range gets one that is all lost.
     """
-    first = {
-        tp: min((part for part in planned if part.topic_partition == tp), default=None)
-        for tp in lost
-    }
+    first: dict[TopicPartition, int] = {}
+    for part in planned:
+        at = first.get(part.topic_partition, part.from_offset)
+        first[part.topic_partition] = min(at, part.from_offset)
     return [
-        replace(part, from_offset=0) if part == first.get(part.topic_partition) else part
+        replace(part, from_offset=0)
+        if part.topic_partition in lost and part.from_offset == first[part.topic_partition]
+        else part
         for part in planned
-    ] + [OffsetRange(*tp, 0, begin) for tp, begin in lost.items() if first[tp] is None]
+    ] + [OffsetRange(*tp, 0, begin) for tp, begin in lost.items() if tp not in first]

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from kfast._logging import Logger
 from kfast.errors import ConfigurationError
 from kfast.spark.source.batch_reader import input_partitions, read_partition
+from kfast.spark.source.checked_pickle import checked_reduce
 from kfast.spark.source.process_logs import log_to_stderr
 from kfast.table.offset_ranges import bundle_ranges
 from kfast.table.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
@@ -68,6 +69,9 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_lookup": None, "_planner": None, "_commits": None}
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return checked_reduce(self, protocol)
 
     @property
     def _offsets(self) -> StreamOffsets:
