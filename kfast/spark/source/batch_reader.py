@@ -42,7 +42,7 @@ of few partitions. Of many, starting tasks would take most of the time.
 """
 
 
-def _bundle_offsets(ranges: list[OffsetRange], options: SourceOptions) -> int:
+def bundled_offsets(ranges: list[OffsetRange], options: SourceOptions) -> int:
     """Return how many offsets of small ranges may share a task, 0 for none."""
     if len(ranges) <= BUNDLED_TASKS:
         return 0
@@ -109,7 +109,7 @@ class KafkaBatchReader(DataSourceReader):
             min_partitions=options.min_partitions,
             max_records=options.max_records_per_partition,
         )
-        return input_partitions(bundle_ranges(plan, _bundle_offsets(plan, options)))
+        return input_partitions(bundle_ranges(plan, bundled_offsets(plan, options)))
 
     def _filtered(
         self,
