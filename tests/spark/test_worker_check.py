@@ -61,7 +61,7 @@ def error_of(python: Path, thing: object, folder: Path) -> str:
         timeout=100,
     )
     assert done.returncode == 1, done.stdout
-    return done.stderr[done.stderr.rindex("ImportError") :]
+    return str(done.stderr[done.stderr.rindex("ImportError") :])
 
 
 def test_sources_and_readers_name_the_process_that_has_no_kfast(tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ another one, says so with its host and its interpreter.
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, cast
 
 from kfast.spark.source import process_check
 
 
 def checked_reduce(reader: object, protocol: Any) -> tuple[Any, ...]:
     """Reduce a reader to `process_check.load` and bytes; for ``__reduce_ex__``."""
-    state = reader.__getstate__()  # type: ignore[attr-defined]
+    state = cast("dict[str, Any]", reader.__getstate__())
     return (by_value().load, (pickle.dumps(_Reader(type(reader), state), protocol),))
 
 
@@ -30,7 +30,7 @@ class _Reader:
 
 
 def _restored(kind: type, state: dict[str, Any]) -> object:
-    reader = object.__new__(kind)
+    reader: object = object.__new__(kind)
     reader.__dict__.update(state)
     return reader
 
@@ -56,10 +56,10 @@ def checked_source(source: type, counts: object = None) -> type:
             return source_name
 
         def _source(self) -> Any:
-            source, counts = load(payload)  # type: ignore[misc]
-            made = source(self.options)
-            made.counts = counts
-            return made
+            kind, accumulator = load(payload)
+            instance = kind(self.options)
+            instance.counts = accumulator
+            return instance
 
         def schema(self) -> Any:
             """Return the columns of a query without a user's schema."""
