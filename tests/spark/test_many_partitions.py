@@ -89,6 +89,19 @@ def test_new_partitions_whose_beginning_is_lost_are_planned_at_once() -> None:
     assert ranges == [OffsetRange("t", number, 0, 9) for number in range(count)]
 
 
+def test_an_idle_query_of_very_many_partitions_looks_up_their_ends_less_often() -> None:
+    """Q-14: of 4,000 once a second, of 400 ten times."""
+    for count, looks in ((400, 10), (4_000, 1)):
+        partitions = [TopicPartition("t", number) for number in range(count)]
+        lookup = FakeLookup(dict.fromkeys(partitions, 0), dict.fromkeys(partitions, 9))
+        clock = FakeClock()
+        offsets = StreamOffsets(options(is_stream=True), lookup, clock)
+        for _ in range(100):
+            assert offsets.next_end(lookup.ends, None) == lookup.ends
+            clock.advance(10)
+        assert lookup.looks == looks
+
+
 def test_batch_stream_and_ingest_are_exact(
     spark: SparkSession,
     kafka: LocalKafka,

@@ -5,10 +5,11 @@ Owns the offsets of a running query on the driver: where it starts, where the ne
 the ranges between two offsets. A restarted query needs nothing of it: Spark's checkpoint has the
 offsets.
 
-Spark polls an idle query every 10 ms; the log ends are looked up once per `ENDS_MAX_AGE_MS`. New
-partitions are read from their beginning; a partition that is gone, or ends before what was read, is
-data loss: reported before Spark writes the batch's end to the checkpoint, so that the query can
-resume from it after the logs, or the options, have been fixed. Driver only, one thread at a time.
+Spark polls an idle query every 10 ms; the log ends are looked up once per `ENDS_MAX_AGE_MS`, for
+more than 400 partitions less often. New partitions are read from their beginning; a partition that
+is gone, or ends before what was read, is data loss: reported before Spark writes the batch's end to
+the checkpoint, so that the query can resume from it after the logs, or the options, have been
+fixed. Driver only, one thread at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ logger = Logger(__name__)
 Offsets = dict[TopicPartition, int]
 
 ENDS_MAX_AGE_MS: Final = 100
-"""Greatest age of the known log ends."""
+"""Greatest age of the known log ends, of up to 400 partitions."""
+
+_ENDS_PARTITIONS_PER_MS: Final = 4
+# Looking up the ends of many partitions takes some 50 microseconds of the driver's time for each:
+# an idle query of thousands would do nothing else.
 
 
 class FirstBatch:
@@ -156,11 +161,13 @@ class StreamOffsets:
         self._target = self._log_ends()
 
     def latest(self) -> Offsets:
-        """Return the log ends, at most `ENDS_MAX_AGE_MS` old."""
+        """Return the log ends, at most `ENDS_MAX_AGE_MS` old, older for very many partitions."""
         if self._target is not None:
             return dict(self._target)
         now_ms = self._clock.now_ms()
-        if self._ends is None or now_ms - self._ends_ms >= ENDS_MAX_AGE_MS:
+        if self._ends is None or now_ms - self._ends_ms >= max(
+            ENDS_MAX_AGE_MS, len(self._ends) // _ENDS_PARTITIONS_PER_MS
+        ):
             self._ends = self._log_ends()
             self._ends_ms = self._clock.now_ms()
         return dict(self._ends)
