@@ -18,10 +18,10 @@ import pyarrow as pa
 import pytest
 
 import kfast
-from kfast.table.log import FOLDER, STAGING
+from kfast.table.table_log import FOLDER, STAGING
 from tests.document_examples import ROOT, examples, sections
 from tests.end_to_end.ingests import Row, Table, Truth
-from tests.unit.table.test_iceberg import NAME, catalog
+from tests.unit.table.iceberg_tables import NAME, catalog
 
 COLUMNS: Final = ("topic", "partition", "offset", "key", "value")
 CODE: Final = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kfast
-from kfast.table.log import STAGING
+from kfast.table.table_log import STAGING
 from tests.document_examples import examples
 from tests.end_to_end.ingests import Table, Truth
 from tests.fake_broker.server import FakeBrokerServer

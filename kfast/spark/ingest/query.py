@@ -25,6 +25,7 @@ from kfast.spark.source.count_channel import CHANNEL
 from kfast.spark.source.option_kinds import duration_ms
 from kfast.spark.source.options import parse_options, shared_options
 from kfast.spark.source.schema import default_schema, project
+from kfast.spark.source.worker_check import check_workers
 from kfast.table.dead_letter_topic import check_letter_topic, letter_topic
 from kfast.table.dead_letters import check_can_be_bad, check_dead_letters
 from kfast.table.entries import TableShape
@@ -155,7 +156,8 @@ def ingest(
     ConfigurationError
         An option is malformed, or the table belongs to another checkpoint or is of another shape.
     MissingDependencyError
-        pyspark, pyarrow, or the package of a filesystem or of Delta is missing.
+        pyspark, pyarrow, or the package of a filesystem or of Delta is missing; or kfast or pyarrow
+        are missing on Spark's workers.
     """
     optional_package("pyspark", "kfast.spark.ingest")
     optional_package("pyarrow", "kfast.spark.ingest")
@@ -173,6 +175,7 @@ def ingest(
     )
     source = wanted.source
     check_iceberg(format, iceberg_table, wanted.partition_by)
+    check_workers(spark)
     shape, projection = _shape(spark, source, schema, format, wanted.partition_by)
     shape = replace(shape, catalog_table=iceberg_table)
     options_of_stores = dict(storage_options or {})
