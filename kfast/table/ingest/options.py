@@ -25,6 +25,7 @@ from kfast.table.manifest import TableShape
 from kfast.table.option_spelling import OptionSpelling
 from kfast.table.projection import (
     KAFKA_COLUMNS,
+    RESCUED,
     SPELLINGS,
     ColumnFormat,
     OutputColumn,
@@ -46,8 +47,8 @@ Roots = Mapping[str, SchemaField]
 ON_ERROR: Final = {"fail": "FAILFAST", "null": "PERMISSIVE", "skip": "DROPMALFORMED"}
 LOST: Final = ("fail", "skip")
 
-COLUMNS: Final = tuple(SPELLINGS.get(name, name) for name in (*KAFKA_COLUMNS, "headers"))
-DEFAULT_COLUMNS: Final = COLUMNS[:-1]
+COLUMNS: Final = tuple(SPELLINGS.get(name, name) for name in (*KAFKA_COLUMNS, "headers", RESCUED))
+DEFAULT_COLUMNS: Final = COLUMNS[:-2]
 
 ROWS_PER_FILE: Final = 4_000_000
 BYTES_PER_FILE: Final = 256 << 20
@@ -104,6 +105,12 @@ class IngestOptions:
             ("lost", self.lost, LOST),
         ):
             _check(option, value, known)
+        values = self.typed.get("value")
+        if self.has_rescued and (values is None or values.format_name != "JSON"):
+            raise ConfigurationError(
+                f"the column {RESCUED} is for values in JSON that are a column, too",
+                hint=self.spelling.json_hint,
+            )
         folder_columns(self.partition_by)
         check_iceberg(self.format, self.iceberg_table, self.partition_by)
         for option, number, least in (
@@ -116,6 +123,11 @@ class IngestOptions:
                 raise ConfigurationError(
                     f"{option} = {number}: too small", hint=f"give {least} or more"
                 )
+
+    @property
+    def has_rescued(self) -> bool:
+        """Whether a column has the fields of values that no other column is read from."""
+        return RESCUED in self.columns
 
     @property
     def typed(self) -> dict[str, TypedDeserializer]:
