@@ -83,6 +83,14 @@ def test_records_that_are_left_out_have_no_fields(truth: Truth, table: Table) ->
         assert (summary.unknown_fields, summary.bad_records) == (1, 2)
 
 
+def test_a_value_that_the_table_cannot_hold_has_no_fields(truth: Truth, table: Table) -> None:
+    """H-06: its row is null."""
+    form = kfast.Json({"at": "timestamp[s, UTC]"})
+    write(truth, b'{"at": 1, "x": 1}', b'{"at": 9000000000000000, "x": 1}')
+    summary = table.ingest("j", value=form, on_error="null")
+    assert (summary.unknown_fields, summary.bad_records) == (1, 1)
+
+
 def test_a_run_without_such_fields_says_nothing(
     truth: Truth, table: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
