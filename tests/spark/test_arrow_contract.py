@@ -60,7 +60,7 @@ def schema(columns: dict[str, Any], not_null: tuple[str, ...] = ()) -> dict[str,
     return {"type": "struct", "fields": fields}
 
 
-def struct(**fields: str) -> dict[str, Any]:
+def struct(**fields: Any) -> dict[str, Any]:
     return schema(fields)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ SCHEMA: Any = {
 
 
 def rescued(
-    documents: list[bytes | None], schema: Any = SCHEMA, **options: Any
+    documents: Sequence[bytes | None], schema: Any = SCHEMA, **options: Any
 ) -> tuple[list[Any], list[int]]:
     """Return the documents of fields without a column, and how many fields each row has."""
     form = kfast.Json(schema, **options)
