@@ -150,8 +150,10 @@ class IngestOptions:
             found[name] = root
         return found
 
-    def look_up_roots(self, topics: Collection[str]) -> Roots:
-        """Return the roots of typed columns, asking the registry; the same for all topics.
+    def look_up_roots(self, topics: Collection[str], *, waits: bool = True) -> Roots:
+        """Return the roots of typed columns; the same for all topics.
+
+        The registry is asked, unless ``waits`` is false and the deserializers have its answers.
 
         Raises ``ConfigurationError`` if they are not, or depend on the records, and
         ``SchemaRegistryError``.
@@ -160,7 +162,7 @@ class IngestOptions:
         for name, deserializer in self.typed.items():
             first = ""
             for topic in sorted(topics):
-                root = known_root(deserializer, topic, name)
+                root = known_root(deserializer, topic, name, waits=waits)
                 if root is None:
                     raise ConfigurationError(
                         f"{name}: the schema of the table is not known",
