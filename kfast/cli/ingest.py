@@ -316,7 +316,7 @@ command = Command(
         click.Option(
             ["columns", "-c", "--columns"],
             metavar="A,B,...",
-            help=f"some of {', '.join(COLUMNS)} (default all but headers)",
+            help=f"some of {', '.join(COLUMNS)} (default all but the last two)",
         ),
         *(
             click.Option(

@@ -32,6 +32,9 @@ logger = Logger(__name__)
 _SCHEMES: Final = {"gcs": "gs"}
 """Schemes of fsspec that deltalake spells in another way."""
 
+_NOT_IN_PATHS: Final = ("%", "\\")
+"""Of local folders: the package decodes what looks like an escape, and turns backslashes."""
+
 _S3: Final = {
     "key": "AWS_ACCESS_KEY_ID",
     "secret": "AWS_SECRET_ACCESS_KEY",
@@ -89,6 +92,13 @@ def delta_url(store: TableStore) -> str:
     Raises ``ConfigurationError`` for a store that deltalake has not.
     """
     if is_local(store.url):
+        for mark in _NOT_IN_PATHS:
+            if mark in store.url:
+                raise ConfigurationError(
+                    f"{store.url} cannot be a Delta table",
+                    cause=f"deltalake may take another folder for it, because of the {mark}",
+                    hint="write to a folder with another name",
+                )
         return store.url
     scheme = scheme_of(store.url)
     if scheme not in _OPTIONS:

@@ -81,7 +81,8 @@ def ingest(
         Where this run ends, as in `scan_topic`; default: the ends as of now. Not with ``follow``.
     columns : collection of str
         Of ``key``, ``value``, ``topic``, ``partition``, ``offset``, ``timestamp``,
-        ``timestampType`` and ``headers``; default: all but headers.
+        ``timestampType``, ``headers`` and ``_rescued_data``, which has the fields of values in JSON
+        that no column is read from; default: all but the last two.
     key, value : str or deserializer
         What keys and values are: ``"bytes"``, ``"text"``, ``"int32"``, ``"int64"``, ``"float32"``,
         ``"float64"``, ``"uuid"``; or ``kfast.Json(...)`` or another deserializer with a schema,

@@ -473,10 +473,12 @@ class Ingest:
         versions = SchemaVersions(self._options, self._store.url)
         while not self._is_stopping:
             self._turn(None, run)
+            self._take_newer_schema(versions, run)
             if self._clock.now_ms() >= look_ms:
                 self._look(run)
-                self._look_for_schemas(versions, run)
+                versions.begin({tp.topic for tp in self._topics.partitions})
                 look_ms = self._clock.now_ms() + METADATA_MS
+        versions.close()
         self._cut_all()
         self._publish(run)
 
@@ -548,10 +550,9 @@ class Ingest:
         for tp in new:
             run.consumer.seek(tp, begins[tp])
 
-    def _look_for_schemas(self, versions: SchemaVersions, run: _Run) -> None:
+    def _take_newer_schema(self, versions: SchemaVersions, run: _Run) -> None:
         """Read by newer versions of schemas from here on, if the table can take their columns."""
-        names = {tp.topic for tp in self._topics.partitions}
-        newer = versions.newer(names, self._roots, self._shape)
+        newer = versions.newer(self._roots, self._shape)
         if newer is None:
             return
         self._cut_all()

@@ -29,6 +29,7 @@ from kfast.table.option_spelling import OptionSpelling
 from kfast.table.partitioning import check_partition_by, check_partitioning
 from kfast.table.projection import (
     KAFKA_COLUMNS,
+    RESCUED,
     SPELLINGS,
     ColumnFormat,
     OutputColumn,
@@ -56,8 +57,8 @@ Roots = Mapping[str, SchemaField]
 ON_ERROR: Final = {"fail": "FAILFAST", "null": "PERMISSIVE", "skip": "DROPMALFORMED"}
 LOST: Final = ("fail", "skip")
 
-COLUMNS: Final = tuple(SPELLINGS.get(name, name) for name in (*KAFKA_COLUMNS, "headers"))
-DEFAULT_COLUMNS: Final = COLUMNS[:-1]
+COLUMNS: Final = tuple(SPELLINGS.get(name, name) for name in (*KAFKA_COLUMNS, "headers", RESCUED))
+DEFAULT_COLUMNS: Final = COLUMNS[:-2]
 
 ROWS_PER_FILE: Final = 4_000_000
 BYTES_PER_FILE: Final = 256 << 20
@@ -120,6 +121,12 @@ class IngestOptions:
         if self.upsert:
             self._check_upsert()
         check_partition_by(self.format, self.partition_by)
+        values = self.typed.get("value")
+        if self.has_rescued and (values is None or values.format_name != "JSON"):
+            raise ConfigurationError(
+                f"the column {RESCUED} is for values in JSON that are a column, too",
+                hint=self.spelling.json_hint,
+            )
         check_iceberg(self.format, self.iceberg_table, self.partition_by)
         for option, number, least in (
             ("rows-per-file", self.rows_per_file, 1),
@@ -186,6 +193,11 @@ class IngestOptions:
         )
 
     @property
+    def has_rescued(self) -> bool:
+        """Whether a column has the fields of values that no other column is read from."""
+        return RESCUED in self.columns
+
+    @property
     def typed(self) -> dict[str, TypedDeserializer]:
         """The deserializers with a schema of keys and values that are columns of the table."""
         columns = self.read_columns
@@ -207,8 +219,10 @@ class IngestOptions:
             found[name] = root
         return found
 
-    def look_up_roots(self, topics: Collection[str]) -> Roots:
-        """Return the roots of typed columns, asking the registry; the same for all topics.
+    def look_up_roots(self, topics: Collection[str], *, waits: bool = True) -> Roots:
+        """Return the roots of typed columns; the same for all topics.
+
+        The registry is asked, unless ``waits`` is false and the deserializers have its answers.
 
         Raises ``ConfigurationError`` if they are not, or depend on the records, and
         ``SchemaRegistryError``.
@@ -217,7 +231,7 @@ class IngestOptions:
         for name, deserializer in self.typed.items():
             first = ""
             for topic in sorted(topics):
-                root = known_root(deserializer, topic, name)
+                root = known_root(deserializer, topic, name, waits=waits)
                 if root is None:
                     raise ConfigurationError(
                         f"{name}: the schema of the table is not known",

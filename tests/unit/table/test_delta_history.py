@@ -1,7 +1,9 @@
-"""W-16, W-21: Delta tables whose old commits were removed."""
+"""W-14, W-16, W-21: Delta tables with the commits of other clients, and without old ones."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,11 @@ from tests.unit.table.delta_tables import (  # noqa: E402
     seen,
 )
 
+SPARK = (
+    {"version": "1", "timestamp": None},
+    {"version": None, "timestamp": "2023-11-14 22:13:21.5"},
+)
+"""What Spark says of a RESTORE."""
 THIRD = ((0, 9, 12),)
 
 
@@ -37,6 +44,41 @@ def age(store: TableStore, *, kept: int) -> None:
     table.create_checkpoint()
     for version in range(int(table.version()) - kept + 1):
         store.remove(f"_delta_log/{version:020d}.json")
+
+
+@pytest.mark.parametrize("parameters", [*SPARK, {}, {"timestamp": "at noon"}])
+def test_a_restore_by_another_client_is_followed(
+    store: LocalStore, parameters: Mapping[str, str | None]
+) -> None:
+    """W-14: by version, or by the files that the table has since."""
+    ingest = Ingest(store)
+    ingest.publish(*FIRST)
+    ingest.publish(*SECOND)
+    ingest.publish(*THIRD)
+    delta(store).restore(1)
+    path = Path(store.url, "_delta_log", f"{4:020d}.json")
+    lines = path.read_text().splitlines()
+    info = json.loads(lines[0])
+    info["commitInfo"]["operationParameters"] = parameters
+    path.write_text("\n".join([*lines[1:], json.dumps(info)]))
+    by_other(store, "append")
+    again = Ingest(store)
+    assert again.entry.ends == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 3}
+    again.publish(*SECOND)
+    assert seen(store) == sorted([(9, 99), *rows(*FIRST, *SECOND)])
+
+
+def test_a_commit_that_says_nothing_of_itself_is_of_another_client(store: LocalStore) -> None:
+    """W-14."""
+    ingest = Ingest(store)
+    ingest.publish(*FIRST)
+    by_other(store, "append")
+    path = Path(store.url, "_delta_log", f"{2:020d}.json")
+    path.write_text("\n".join(path.read_text().splitlines()[1:]))
+    again = Ingest(store)
+    assert again.entry.ends == ingest.entry.ends
+    again.publish(*SECOND)
+    assert seen(store) == sorted([(9, 99), *rows(*FIRST, *SECOND)])
 
 
 @pytest.mark.parametrize("foreign", [1, 2])

@@ -385,6 +385,23 @@ def test_a_table_that_is_changed_while_it_is_written_is_refused(
     assert files(store) == [path for path in files(store) if "5-9" not in path]
 
 
+@pytest.mark.parametrize("name", ["a b", "ü", "a#b", "a?b", "a+b", "a=b", "a[b]"])
+def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    store = LocalStore(tmp_path / name)
+    Ingest(store).publish(*FIRST)
+    Ingest(store).publish(*SECOND)
+    assert {path.name for path in tmp_path.iterdir()} == {name}
+    assert len(deltalake.DeltaTable(store.url).file_uris()) == len(files(store))
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a\\b"])
+def test_a_folder_that_deltalake_takes_for_another_one_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be a Delta table"):
+        DeltaLog(LocalStore(tmp_path / name))
+
+
 def test_a_store_that_deltalake_does_not_have_is_refused() -> None:
     pytest.importorskip("fsspec")
     with pytest.raises(ConfigurationError, match="cannot be a Delta table"):
