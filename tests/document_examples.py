@@ -24,6 +24,7 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
     ("docs/errors-and-logs.md", "Signals"): "tests/end_to_end/test_documented.py",
     ("docs/cdc.md", "From Python"): "tests/end_to_end/test_ingest_upserts.py",
     ("docs/cdc.md", "Events as columns"): "tests/end_to_end/test_ingest_upserts.py",
+    ("docs/ingest.md", "Reading the table"): "tests/end_to_end/test_table_readers.py",
     ("docs/ingest.md", "From Python"): "tests/end_to_end/test_ingest_command.py",
     ("docs/groups.md", "A loop with a listener"): "tests/end_to_end/test_readme.py",
     ("docs/porting.md", "From kafka-python"): "tests/end_to_end/test_readme.py",

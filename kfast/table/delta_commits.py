@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kfast._clock import SystemClock
 from kfast._optional import optional_package
 from kfast.errors import TableError
 from kfast.table.store import TableStore
@@ -134,6 +136,34 @@ class DeltaCommits:
             table = file.read(columns=["txn"])
             rows: list[Mapping[str, Any]] = table.filter(table["txn"].is_valid()).to_pylist()
             return rows
+
+    def set_properties(self, table: Any, properties: Mapping[str, str]) -> bool:
+        """Commit properties on a version; return False if it is not the newest any more.
+
+        Not with deltalake, which gives tables with a list of features more of these by the way, and
+        such a table is not for all of its readers any more.
+        """
+        metadata = table.metadata()
+        info = {
+            "timestamp": SystemClock().wall_ms(),
+            "operation": "SET TBLPROPERTIES",
+            "operationParameters": {"properties": json.dumps(properties)},
+            "engineInfo": "kfast",
+            "txnId": str(uuid.uuid4()),  # what is created twice is not another's
+        }
+        changed = {
+            "id": str(metadata.id),
+            "name": metadata.name,
+            "description": metadata.description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": table.schema().to_json(),
+            "partitionColumns": list(metadata.partition_columns),
+            "configuration": {**metadata.configuration, **properties},
+            "createdTime": metadata.created_time,
+        }
+        lines = [json.dumps({"commitInfo": info}), json.dumps({"metaData": changed})]
+        path = commit_path(int(table.version()) + 1)
+        return self._store.create(path, "\n".join(lines).encode())
 
     def __repr__(self) -> str:
         return f"<DeltaCommits {self._store.url}>"

@@ -34,7 +34,7 @@ from kfast._logging import Logger
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.schemas.ddl import field_of_ddl
 from kfast.table.batches import PartitionGone
-from kfast.table.delta_commits import DELTA_LOG, ENTRY, commit_path
+from kfast.table.delta_commits import DELTA_LOG, ENTRY, DeltaCommits, commit_path
 from kfast.table.delta_history import GONE, DeltaHistory, NewestEntry, transaction_id
 from kfast.table.delta_schema import DeltaShape, Field, delta_columns, folder_names, schema_json
 from kfast.table.delta_storage import (
@@ -83,6 +83,10 @@ class DeltaLog:
         self._pending = PendingFiles(store, StagedFiles(store, open_folder))
         self._checked: DeltaShape | None = None
         """What the files of this log's batches were checked against."""
+        self._has_listed = False
+        """Whether what killed processes have left was looked for after a batch."""
+        self._committed = ""
+        """Id of the last entry that was committed here."""
 
     # --- entries ----------------------------------------------------------------------------------
 
@@ -144,10 +148,12 @@ class DeltaLog:
         table = self._open()
         return table is not None and self._history.is_published(table, entry) is True
 
-    def _may_be_published(self, entry: Entry) -> bool:
-        """Whether the files of an entry must stay: they may be those of a commit removed since."""
+    def _state(self, entry: Entry) -> bool | None:
+        """Whether an entry is in the table, None if its commit may have been removed since."""
+        if entry.id == self._committed:
+            return True
         table = self._open()
-        return table is not None and self._history.is_published(table, entry) is not False
+        return None if table is None else self._history.is_published(table, entry)
 
     # --- opening ----------------------------------------------------------------------------------
 
@@ -253,35 +259,30 @@ class DeltaLog:
         """
         with delta_errors(f"cannot change the Delta table {self.store.url}"):
             shape = DeltaShape.of(self.store.url, table)
-            names = {column["name"] for column in columns}
             lacking = shape.check(columns, shape.partition_columns)
-            version = int(table.version())
-            wanted = _bounds_of(table, shape, bounded)
-            try:
-                if lacking:
-                    tops = {path.partition(".")[0] for path in lacking} & names
-                    added = [column for column in columns if column["name"] in tops]
-                    schema = self._delta.Schema.from_json(schema_json(added))
+            if lacking:
+                version = int(table.version())
+                tops = {path.partition(".")[0] for path in lacking}
+                added = [column for column in columns if column["name"] in tops]
+                schema = self._delta.Schema.from_json(schema_json(added))
+                try:
                     table.alter.add_columns(
                         list(schema.fields),
                         commit_properties=self._delta.CommitProperties(max_commit_retries=0),
                     )
-                    self._fsync(version + 1)
-                    logger.info("%s: added the columns %s", self.store.url, ", ".join(lacking))
-                if wanted:
-                    table = self._open()
-                    version = int(table.version())
-                    table.alter.set_table_properties(
-                        wanted,
-                        commit_properties=self._delta.CommitProperties(max_commit_retries=0),
-                    )
-                    self._fsync(version + 1)
-            except self._delta.exceptions.CommitFailedError:
-                newer = self._open()
-                if newer is None or int(newer.version()) == version:
-                    raise
-                return False
-        return True
+                except self._delta.exceptions.CommitFailedError:
+                    if self._is_newest(version):
+                        raise
+                    return False
+                self._fsync(version + 1)
+                logger.info("%s: added the columns %s", self.store.url, ", ".join(lacking))
+                table = self._open()
+            properties = _bounds_of(table, shape, bounded)
+            return not properties or DeltaCommits(self.store).set_properties(table, properties)
+
+    def _is_newest(self, version: int) -> bool:
+        table = self._open()
+        return table is None or int(table.version()) == version
 
     # --- publishing -------------------------------------------------------------------------------
 
@@ -311,9 +312,11 @@ class DeltaLog:
                 cause=f"other commits came first {_TRIES} times, up to version {table.version()}",
                 hint="start the ingest again when less is written to the table",
             )
-        self._pending.settle(
-            entry, lambda other: other.id == entry.id or self._may_be_published(other)
-        )
+        if self._has_listed:
+            self._pending.settle(entry, self._state)
+        else:  # with Spark the process that publishes a batch is not the one that has begun
+            self._pending.recover(entry, self._state)
+            self._has_listed = True
         return True
 
     def _commit(self, table: Any, entry: Entry, newest: NewestEntry) -> bool:
@@ -324,13 +327,13 @@ class DeltaLog:
             try:
                 self._write(table, entry, self._properties(entry, _moved(entry, newest)))
             except Exception as error:
-                newer = self._open()
-                if newer is not None and self._is_published(entry):
+                if self._is_published(entry):
                     logger.debug("%s: %s, but it was committed", failure, error)
-                elif newer is None or int(newer.version()) == version:
+                elif self._is_newest(version):
                     raise
                 else:
                     return False
+        self._committed = entry.id
         self._fsync(version + 1)
         return True
 
@@ -381,7 +384,8 @@ class DeltaLog:
         if shape == self._checked:
             return
         folders = folder_names(entry.shape)
-        lacking = shape.check(_columns_of(entry.shape, shape), folders)
+        # An entry's columns are in DDL, which has no NOT NULL inside of types.
+        lacking = shape.with_nulls_inside().check(_columns_of(entry.shape, shape), folders)
         if lacking:
             raise ConfigurationError(
                 f"{self.store.url} has no column {lacking[0]} any more",
@@ -392,7 +396,7 @@ class DeltaLog:
 
     def recover(self, last: Entry | None) -> None:
         """Finish, or undo, what a process that was killed inside of `append` has left."""
-        self._pending.recover(last, self._may_be_published)
+        self._pending.recover(last, self._state)
 
     def claimed(self, last: Entry | None) -> set[str]:  # noqa: ARG002 - of all pending entries
         """The staged files that must not be swept."""

@@ -1,6 +1,6 @@
 """Which Delta tables an ingest can write: their columns, folders, constraints and features.
 
-Owns the check of a table that exists, made by an ingest or by anybody else: everything that an
+Owns the check of a table that exists, made by an ingest or by another client: everything that an
 appended file could break, or that deltalake does not write, is refused by name before the first
 record. Types are compared in their JSON form, which Delta has from Spark.
 
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kfast.errors import ConfigurationError
@@ -49,6 +49,8 @@ FEATURES: Final = frozenset(
 """Features that a table may have."""
 
 _MOST_WRITER: Final = 7
+_PLAIN_WRITER: Final = 2
+"""The last version of the protocol without features that have to be listed from version 7 on."""
 _IDENTITY_WRITER: Final = 6
 """The version of the protocol that has identity columns, which deltalake does not write."""
 
@@ -107,6 +109,11 @@ class DeltaShape:
             frozenset([*(protocol.reader_features or ()), *(protocol.writer_features or ())]),
         )
 
+    def with_nulls_inside(self) -> DeltaShape:
+        """The same shape, with nulls inside of structs, lists and maps, to compare types alone."""
+        columns = tuple({**field, "type": _with_nulls(field["type"])} for field in self.columns)
+        return replace(self, columns=columns)
+
     def check(self, columns: Sequence[Field], folders: Sequence[str]) -> list[str]:
         """Check that files with some columns, in folders of others, can be added.
 
@@ -121,7 +128,21 @@ class DeltaShape:
                 found=f"this ingest partitions by {', '.join(folders) or 'nothing'}",
                 hint="use the table's, or write to another folder",
             )
-        return [*self._lacking(self.columns, columns, "")]
+        lacking = [*self._lacking(self.columns, columns, "")]
+        self._check_local_times([column for column in columns if column["name"] in lacking])
+        return lacking
+
+    def _check_local_times(self, added: Sequence[Field]) -> None:
+        """Check that columns can be added without the features of an older protocol being lost."""
+        if "timestampNtz" in self.features or not any(map(_has_local_time, added)):
+            return
+        is_append_only = self.configuration.get("delta.appendOnly", "").lower() == "true"
+        if self.writer_version > _PLAIN_WRITER or is_append_only:
+            raise ConfigurationError(
+                f"{self.url} has not the feature timestampNtz, which the new column "
+                f"{added[0]['name']} needs",
+                hint="add the feature, or the column, with another client of Delta",
+            )
 
     def _check_features(self) -> None:
         for feature in sorted(self.features - FEATURES):
@@ -223,8 +244,28 @@ def folder_names(shape: TableShape) -> list[str]:
     return [column.name for column in folder_columns(shape.partition_by)]
 
 
+def _has_local_time(column: Field) -> bool:
+    return "timestamp_ntz" in sql_type(column["type"])
+
+
 def _is_struct(json_type: Any) -> bool:
     return isinstance(json_type, Mapping) and json_type["type"] == "struct"
+
+
+def _with_nulls(json_type: Any) -> Any:
+    if not isinstance(json_type, Mapping):
+        return json_type
+    if json_type["type"] == "array":
+        item = _with_nulls(json_type["elementType"])
+        return {**json_type, "elementType": item, "containsNull": True}
+    if json_type["type"] == "map":
+        value = _with_nulls(json_type["valueType"])
+        return {**json_type, "valueType": value, "valueContainsNull": True}
+    fields = [
+        {**field, "type": _with_nulls(field["type"]), "nullable": True}
+        for field in json_type["fields"]
+    ]
+    return {**json_type, "fields": fields}
 
 
 def _fits(json_type: Any, table_type: Any) -> bool:

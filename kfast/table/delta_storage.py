@@ -9,6 +9,7 @@ Used by the process that publishes.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +31,9 @@ logger = Logger(__name__)
 
 _SCHEMES: Final = {"gcs": "gs"}
 """Schemes of fsspec that deltalake spells in another way."""
+
+_NOT_IN_PATHS: Final = ("%", "\\")
+"""Of local folders: the package decodes what looks like an escape, and turns backslashes."""
 
 _S3: Final = {
     "key": "AWS_ACCESS_KEY_ID",
@@ -58,6 +62,9 @@ _OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Names of deltalake's options by those of fsspec's filesystems, by scheme."""
 
+_GCS_METHODS: Final = ("anon", "cloud", "google_default", "browser", "cache")
+"""Values of gcsfs's ``token`` that are no file with a key."""
+_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _REGION: Final = "us-east-1"
 """For stores with an endpoint of their own, which have no regions but sign requests with one."""
 
@@ -85,6 +92,13 @@ def delta_url(store: TableStore) -> str:
     Raises ``ConfigurationError`` for a store that deltalake has not.
     """
     if is_local(store.url):
+        for mark in _NOT_IN_PATHS:
+            if mark in store.url:
+                raise ConfigurationError(
+                    f"{store.url} cannot be a Delta table",
+                    cause=f"deltalake may take another folder for it, because of the {mark}",
+                    hint="write to a folder with another name",
+                )
         return store.url
     scheme = scheme_of(store.url)
     if scheme not in _OPTIONS:
@@ -110,12 +124,23 @@ def delta_options(store: TableStore) -> dict[str, str]:
             options[names[name]] = value
         else:
             logger.debug("the option %s of %s is not for its Delta log", name, store.url)
-    endpoint = options.get("AWS_ENDPOINT_URL", "")
-    if endpoint:
-        options["AWS_REGION"] = _REGION
-    if endpoint.startswith("http:"):
-        options["AWS_ALLOW_HTTP"] = "true"
+    if options.get("GOOGLE_SERVICE_ACCOUNT") in _GCS_METHODS:
+        method = options.pop("GOOGLE_SERVICE_ACCOUNT")
+        options.update({"GOOGLE_SKIP_SIGNATURE": "true"} if method == "anon" else {})
+    if names is _S3:
+        options.update(_endpoint_options(options))
     return options
+
+
+def _endpoint_options(options: Mapping[str, str]) -> dict[str, str]:
+    """What deltalake needs besides the endpoint of a store of S3's interface."""
+    endpoint = options.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT_URL", ""))
+    more = {}
+    if endpoint and not any(os.environ.get(name) for name in _REGIONS):
+        more["AWS_REGION"] = _REGION
+    if endpoint.startswith("http:"):
+        more["AWS_ALLOW_HTTP"] = "true"
+    return more
 
 
 @contextmanager

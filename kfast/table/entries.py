@@ -51,7 +51,7 @@ class TableShape:
 
     format: str = "parquet"
     schema: str = ""
-    """The columns of the files, in Spark's DDL."""
+    """The columns of the files, in Spark's DDL; "" where the log does not say."""
     partition_by: tuple[str, ...] = ()
     """The columns of the folders, outermost first."""
     catalog_table: str = ""

@@ -1,7 +1,7 @@
 """PendingFiles: files that have their final names, in a table whose log may not have them yet.
 
 The log of a Delta or Iceberg table names files as they are called, so they are renamed before the
-commit; nobody sees them until then. Owns ``_kfast/staging/WRITER/pending-ENTRY.json``, the whole
+commit; no reader sees them until then. Owns ``_kfast/staging/WRITER/pending-ENTRY.json``, the whole
 entry, by which the files of a process that was killed in between are known. Around a commit:
 
 ==========================  =======================================================================
@@ -16,7 +16,7 @@ step                        killed after it
 
 The process that is between 2 and 3 may not be dead, but slow, or its commit on the way to a server.
 So its files stay until the table has another entry with its number or a later one: each log refuses
-the commit from then on. Until then they are in nobody's way.
+the commit from then on.
 
 Used by the process that publishes; one thread at a time.
 """
@@ -72,22 +72,23 @@ class PendingFiles:
         self._files.remove_staged(files)
         self._forget(entry)
 
-    def recover(self, last: Entry | None, is_published: Callable[[Entry], bool]) -> None:
+    def recover(self, last: Entry | None, is_published: Callable[[Entry], bool | None]) -> None:
         """End what is published, and undo what can no longer be, of all processes.
 
-        ``last`` is the newest entry of the table.
+        ``last`` is the newest entry of the table; ``is_published`` says None of an entry whose
+        trace has expired: its files stay.
         """
         for entry in self.entries():
             self._open[entry.id] = entry
         self.settle(last, is_published)
 
-    def settle(self, last: Entry | None, is_published: Callable[[Entry], bool]) -> None:
+    def settle(self, last: Entry | None, is_published: Callable[[Entry], bool | None]) -> None:
         """Do the same for the entries that this process knows, such as after each commit."""
-        published = [entry for entry in self._open.values() if is_published(entry)]
+        states = [(entry, is_published(entry)) for entry in self._open.values()]
+        published = [entry for entry, is_in_table in states if is_in_table]
         kept = {file.staged for entry in published for file in entry.files}
-        ids = {entry.id for entry in published}
-        for entry in list(self._open.values()):
-            if entry.id not in ids and last is not None and last.sequence >= entry.sequence:
+        for entry, is_in_table in states:
+            if is_in_table is False and last is not None and last.sequence >= entry.sequence:
                 self.undo(entry, kept)
                 logger.info("removed the files of batch %s of %s, which was not published",
                             entry.batch_id, self._store.url)  # fmt: skip

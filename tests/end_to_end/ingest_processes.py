@@ -91,6 +91,7 @@ def _main() -> None:
     for name in (
         "kfast.cli.ingest",
         "kfast.table.delta_log",
+        "kfast.table.iceberg_log",
         "kfast.table.manifest_log",
         "pyarrow.parquet",
         "kfast.local",

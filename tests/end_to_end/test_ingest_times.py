@@ -16,7 +16,7 @@ from kfast.errors import ConfigurationError, DeserializationError
 from kfast.table.file_names import parts_of
 from tests.end_to_end.ingests import START_MS, Table, Truth
 from tests.reference.batches import Record
-from tests.unit.table.test_iceberg import NAME, catalog
+from tests.unit.table.iceberg_tables import NAME, catalog
 
 NANOSECONDS: Final = START_MS * 1_000_000
 """A time of 2026 in nanoseconds: as milliseconds it is in no year that a column has."""

@@ -1,4 +1,4 @@
-"""CL-272: a Spark ingest into a table of Iceberg."""
+"""W-25: a Spark ingest into a table of Iceberg."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kfast.local.local_kafka import LocalKafka
 from tests.integration.kafka_writer import KafkaWriter
 from tests.spark.conftest import TopicFactory
 from tests.spark.tables import Table, places
+from tests.unit.table.iceberg_tables import NAME, catalog
 from tests.unit.table.test_compaction import places_in
-from tests.unit.table.test_iceberg import NAME, catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ def test_an_iceberg_table_has_each_record_once(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """CL-272: the process that commits a batch finds the catalog as this one does."""
+    """W-25: the process that commits a batch finds the catalog as this one does."""
     from kfast.table.iceberg_log import load_iceberg  # noqa: PLC0415 - needs the package
 
     catalog(tmp_path, monkeypatch)

@@ -11,6 +11,7 @@ from kfast.deserializers.typed import TypedDeserializer
 from kfast.errors import ConfigurationError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.settings.types import ConsumerSettings
+from kfast.table.iceberg_partitions import split_partition_by
 from kfast.table.ingest.ingesting import Ingest
 from kfast.table.ingest.options import (
     BYTES_PER_FILE,
@@ -80,7 +81,8 @@ def ingest(
         Where this run ends, as in `scan_topic`; default: the ends as of now. Not with ``follow``.
     columns : collection of str
         Of ``key``, ``value``, ``topic``, ``partition``, ``offset``, ``timestamp``,
-        ``timestampType`` and ``headers``; default: all but headers.
+        ``timestampType``, ``headers`` and ``_rescued_data``, which has the fields of values in JSON
+        that no column is read from; default: all but the last two.
     key, value : str or deserializer
         What keys and values are: ``"bytes"``, ``"text"``, ``"int32"``, ``"int64"``, ``"float32"``,
         ``"float64"``, ``"uuid"``; or ``kfast.Json(...)`` or another deserializer with a schema,
@@ -102,8 +104,9 @@ def ingest(
         What happens if retention has removed offsets before they were read.
     dead_letter : str, optional
         Folder or URL that gets malformed keys, values and timestamps as Parquet files, each exactly
-        once, with topic, partition, offset, code, path and bytes. They are then decoded on
-        one thread.
+        once, with topic, partition, offset, code, path and bytes; or ``topic:NAME``, a topic
+        that they are produced to as they came, at least once, which needs ``kfast[confluent]``.
+        They are then decoded on one thread.
     take_over : bool
         Continue a table that a query of Spark has written, and writes no more.
     memory_bytes : int
@@ -196,4 +199,4 @@ def ingest(
 
 
 def _names(given: str | Collection[str]) -> list[str]:
-    return [name for name in given.split(",") if name] if isinstance(given, str) else [*given]
+    return [*split_partition_by(given)] if isinstance(given, str) else [*given]

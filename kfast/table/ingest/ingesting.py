@@ -31,6 +31,8 @@ from kfast.errors import (
 )
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.table.batches import BatchCounts, ReadRange, files_in
+from kfast.table.dead_letter_sink import DeadLetterSink
+from kfast.table.dead_letter_topic import DeadLetterTopic, check_letter_topic
 from kfast.table.dead_letters import DeadLetters, check_can_be_bad, check_dead_letters
 from kfast.table.entries import KFAST_INGEST, Entry, TableShape, Writer
 from kfast.table.fsspec_store import open_store
@@ -46,11 +48,18 @@ from kfast.table.ingest.planning import (
     find_topics,
     plan_ranges,
 )
-from kfast.table.ingest.reading import METADATA_MS, RecordReader, consumer_settings
+from kfast.table.ingest.reading import (
+    METADATA_MS,
+    RecordReader,
+    consumer_settings,
+    follow_patience_ms,
+)
 from kfast.table.ingest.schema_versions import SchemaVersions
 from kfast.table.ingest.summary import IngestSummary
 from kfast.table.ingest.table_changes import PartitionChanges, TableChanges
 from kfast.table.ingest_metrics import serve_metrics
+from kfast.table.ingest_warnings import IngestWarnings
+from kfast.table.ingest_watcher import IngestStart, IngestWatcher
 from kfast.table.leftovers import probe_store
 from kfast.table.lock import table_lock
 from kfast.table.log_formats import open_log
@@ -84,7 +93,7 @@ class Ingest:
     """One run; ``stop`` ends it after what is complete is published.
 
     ``bounds`` says where partitions begin that the table does not have, and where the run ends;
-    ``published`` is called with the manifest of each batch.
+    ``published`` is called with the manifest of each batch, and ``watchers`` report on the run.
     """
 
     def __init__(
@@ -94,6 +103,7 @@ class Ingest:
         *,
         bounds: FindBounds | None = None,
         published: Callable[[Entry], object] | None = None,
+        watchers: Sequence[IngestWatcher] = (),
         clock: Clock | None = None,
     ) -> None:
         optional_package("pyarrow", "an ingest")
@@ -101,6 +111,7 @@ class Ingest:
         self._bounds = bounds
         self._published = published
         self._clock = clock or SystemClock()
+        self._watchers: Sequence[IngestWatcher] = (IngestWarnings(self._clock), *watchers)
         self._shape = TableShape()
         self._columns = self._projection = Projection(())
         self._read_projection = Projection(())
@@ -115,6 +126,11 @@ class Ingest:
         self._store = open_store(options.to, options.storage_options)
         config, self._settings = consumer_settings(configs, is_follow=options.follow)
         self._timeout_ms = int(config.default_api_timeout_ms)
+        self._letters: DeadLetterTopic | None = None
+        if options.letter_topic:
+            check_letter_topic(options.letter_topic, is_read=options.reads(options.letter_topic))
+            patience_ms = max(self._timeout_ms, follow_patience_ms(is_follow=options.follow))
+            self._letters = DeadLetterTopic(options.letter_topic, config, patience_ms)
         self._commits: GroupCommits | None = None
         if config.group_id is not None:
             self._commits = GroupCommits(self._settings, config.group_id)
@@ -130,6 +146,8 @@ class Ingest:
         self._lag: Mapping[TopicPartition, int] = {}
         """Offsets that are not in the table; replaced as a whole, read by another thread."""
         self._lag_ms = 0
+        self._ends: dict[TopicPartition, int] = {}
+        """Ends of the logs, as far as they are known."""
         self._begins: dict[TopicPartition, int] = {}
         self._dead_letters = ""
         self._unknown = UnknownWarning()
@@ -159,6 +177,8 @@ class Ingest:
     def _find_topics(self, consumer: KafkaConsumer) -> None:
         """Find the topics, and the schema of the table if that is looked up."""
         self._topics = find_topics(consumer, self._options.topics)
+        if self._letters is not None:  # which must be there: no topic is made
+            consumer.internals.required_partitions(self._letters.topic)
         if not self._projection.columns:
             names = {tp.topic for tp in self._topics.partitions}
             self._define(self._options.look_up_roots(names))
@@ -189,6 +209,7 @@ class Ingest:
         last = log.last({tp.topic for tp in self._topics.partitions})
         if last is not None:
             check_keys(self._store.url, last.shape, self._shape)
+        if last is not None and last.shape.schema:
             self._fit(last.shape.schema)
         log.check(self._shape, self._projection, last)
         self._check_writer(last)
@@ -197,6 +218,7 @@ class Ingest:
     def run(self) -> IngestSummary:
         """Write and publish; see `kfast.ingest` for what it raises."""
         began_ms = self._clock.now_ms()
+        is_complete = False
         with IngestConsumer(self._options, self._settings) as consumer:
             self._consumer = consumer
             try:
@@ -204,9 +226,11 @@ class Ingest:
                 consumer.converter.begin(self._roots)
                 with table_lock(self._store), self._serving():
                     self._run(consumer)
+                is_complete = True
             except WakeupError:
                 if not self._is_stopping:
                     raise
+                is_complete = True
             except DeserializationError as error:
                 self._options.correct_hint(error)
                 raise
@@ -214,6 +238,8 @@ class Ingest:
                 self._consumer = None
                 if self._commits is not None:
                     self._commits.close()
+                for watcher in self._watchers:
+                    watcher.close(is_complete=is_complete)
         return self._summary((self._clock.now_ms() - began_ms) / 1000)
 
     def _serving(self) -> AbstractContextManager[object]:
@@ -225,7 +251,7 @@ class Ingest:
     def _run(self, consumer: IngestConsumer) -> None:
         log = self._open_log()
         publisher = Publisher(log, self._open_folder)
-        if self._options.dead_letter is not None:
+        if self._options.dead_letter is not None and self._letters is None:
             self._dead_letters = check_dead_letters(
                 self._options.dead_letter, self._store.url, self._options.storage_options
             )
@@ -235,6 +261,15 @@ class Ingest:
             publisher.sweep(now_ms, ALL, self._dead_letters)
         self._known_ends, self._known_bytes = table.last.ends, table.last.bytes
         self._lag = {each.topic_partition: each.offsets for each in planned}
+        start = IngestStart(
+            self._store.url,
+            ", ".join(self._options.topics),
+            {each.topic_partition: each.start_offset for each in planned},
+            sum(self._lag.values()),
+            table.last.rows,
+        )
+        for watcher in self._watchers:
+            watcher.begin(start)
         reader = RecordReader(
             consumer,
             self._files,
@@ -269,6 +304,8 @@ class Ingest:
                     files.discard()
                 run.abort(self._complete)
                 self._store.remove_empty_folders(STAGING)
+            if self._letters is not None:
+                self._letters.close()
 
     def _open_folder(self, url: str) -> TableStore:
         return open_store(url, self._options.storage_options)
@@ -341,6 +378,8 @@ class Ingest:
         self._batches += 1
         self._known_ends = entry.ends
         self._unknown.note(entry)
+        for watcher in self._watchers:
+            watcher.add(entry)
         if self._commits is not None:
             ends = {tp: at for tp, at in entry.ends.items() if tp in self._files}
             self._commits.commit(ends, self._topics.ids)
@@ -362,8 +401,10 @@ class Ingest:
 
     def _make_files(self, wanted: OffsetRange, run: _Run) -> RangeFiles:
         options = self._options
-        letters = None
-        if self._dead_letters:
+        letters: DeadLetterSink | None = None
+        if self._letters is not None:
+            letters = self._letters.of_range(wanted)
+        elif self._dead_letters:
             folder = self._open_folder(self._dead_letters)
             letters = DeadLetters(folder, wanted, run.table.writer.id)
         return RangeFiles(
@@ -385,6 +426,7 @@ class Ingest:
         options = self._options
         tp = planned.topic_partition
         self._begins[tp] = planned.from_offset
+        self._ends[tp] = planned.until_offset
         files: PartitionFiles | PartitionChanges
         if self._changes is not None:
             files = self._changes.partition(tp, planned.from_offset)
@@ -398,7 +440,7 @@ class Ingest:
             )
         self._files[tp] = files
         if planned.lost_offsets:
-            logger.warning("%s: %d offsets are lost", tp, planned.lost_offsets)
+            logger.info("%s: %d offsets are lost", tp, planned.lost_offsets)
             files.move_to(planned.start_offset, is_lost=True)
 
     def _read_to_ends(self, planned: Sequence[PlannedRange], run: _Run) -> None:
@@ -431,10 +473,12 @@ class Ingest:
         versions = SchemaVersions(self._options, self._store.url)
         while not self._is_stopping:
             self._turn(None, run)
+            self._take_newer_schema(versions, run)
             if self._clock.now_ms() >= look_ms:
                 self._look(run)
-                self._look_for_schemas(versions, run)
+                versions.begin({tp.topic for tp in self._topics.partitions})
                 look_ms = self._clock.now_ms() + METADATA_MS
+        versions.close()
         self._cut_all()
         self._publish(run)
 
@@ -457,16 +501,19 @@ class Ingest:
             self._publish(run)
         if self._options.metrics is not None and self._clock.now_ms() >= self._lag_ms:
             self._measure_lag(run)
+        for watcher in self._watchers:
+            watcher.tick(lambda: self._measure_lag(run))
 
-    def _measure_lag(self, run: _Run) -> None:
+    def _measure_lag(self, run: _Run) -> int:
         ends = self._known_ends
+        for tp in self._begins:
+            high = run.consumer.highwater(tp)
+            self._ends[tp] = self._ends[tp] if high is None else high
         self._lag = {
-            tp: self._lag.get(tp, 0)
-            if (high := run.consumer.highwater(tp)) is None
-            else max(0, high - ends.get(tp, begin))
-            for tp, begin in self._begins.items()
+            tp: max(0, self._ends[tp] - ends.get(tp, begin)) for tp, begin in self._begins.items()
         }
         self._lag_ms = self._clock.now_ms() + _LAG_MS
+        return sum(self._lag.values())
 
     def _cut_all(self) -> None:
         for files in self._files.values():
@@ -503,10 +550,9 @@ class Ingest:
         for tp in new:
             run.consumer.seek(tp, begins[tp])
 
-    def _look_for_schemas(self, versions: SchemaVersions, run: _Run) -> None:
+    def _take_newer_schema(self, versions: SchemaVersions, run: _Run) -> None:
         """Read by newer versions of schemas from here on, if the table can take their columns."""
-        names = {tp.topic for tp in self._topics.partitions}
-        newer = versions.newer(names, self._roots, self._shape)
+        newer = versions.newer(self._roots, self._shape)
         if newer is None:
             return
         self._cut_all()

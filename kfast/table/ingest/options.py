@@ -7,10 +7,12 @@ them. Pure.
 from __future__ import annotations
 
 import copy
+import fnmatch
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from kfast.application.topic_globs import is_glob
 from kfast.deserializers import Deserializer
 from kfast.deserializers.debezium import Debezium
 from kfast.deserializers.formats import deserializer_of, known_root
@@ -19,6 +21,7 @@ from kfast.errors import ConfigurationError, DeserializationError, did_you_mean
 from kfast.schemas.formats import BYTES, format_named
 from kfast.schemas.formats import FORMATS as VALUE_FORMATS
 from kfast.schemas.types import SchemaField
+from kfast.table.dead_letter_topic import letter_topic
 from kfast.table.entries import TableShape
 from kfast.table.file_formats import ARROW_COMPRESSIONS, COMPRESSIONS
 from kfast.table.iceberg_log import check_iceberg
@@ -26,6 +29,7 @@ from kfast.table.option_spelling import OptionSpelling
 from kfast.table.partitioning import check_partition_by, check_partitioning
 from kfast.table.projection import (
     KAFKA_COLUMNS,
+    RESCUED,
     SPELLINGS,
     ColumnFormat,
     OutputColumn,
@@ -53,8 +57,8 @@ Roots = Mapping[str, SchemaField]
 ON_ERROR: Final = {"fail": "FAILFAST", "null": "PERMISSIVE", "skip": "DROPMALFORMED"}
 LOST: Final = ("fail", "skip")
 
-COLUMNS: Final = tuple(SPELLINGS.get(name, name) for name in (*KAFKA_COLUMNS, "headers"))
-DEFAULT_COLUMNS: Final = COLUMNS[:-1]
+COLUMNS: Final = tuple(SPELLINGS.get(name, name) for name in (*KAFKA_COLUMNS, "headers", RESCUED))
+DEFAULT_COLUMNS: Final = COLUMNS[:-2]
 
 ROWS_PER_FILE: Final = 4_000_000
 BYTES_PER_FILE: Final = 256 << 20
@@ -113,9 +117,16 @@ class IngestOptions:
             ("lost", self.lost, LOST),
         ):
             _check(option, value, known)
+        letter_topic(self.dead_letter)
         if self.upsert:
             self._check_upsert()
         check_partition_by(self.format, self.partition_by)
+        values = self.typed.get("value")
+        if self.has_rescued and (values is None or values.format_name != "JSON"):
+            raise ConfigurationError(
+                f"the column {RESCUED} is for values in JSON that are a column, too",
+                hint=self.spelling.json_hint,
+            )
         check_iceberg(self.format, self.iceberg_table, self.partition_by)
         for option, number, least in (
             ("rows-per-file", self.rows_per_file, 1),
@@ -170,6 +181,23 @@ class IngestOptions:
         return tuple(dict.fromkeys(("key", "value", "offset", *self.record_columns)))
 
     @property
+    def letter_topic(self) -> str:
+        """The topic of dead letters, "" for a folder or none."""
+        return letter_topic(self.dead_letter)
+
+    def reads(self, topic: str) -> bool:
+        """Return whether a name or a glob is that of a topic."""
+        return any(
+            fnmatch.fnmatchcase(topic, name) if is_glob(name) else topic == name
+            for name in self.topics
+        )
+
+    @property
+    def has_rescued(self) -> bool:
+        """Whether a column has the fields of values that no other column is read from."""
+        return RESCUED in self.columns
+
+    @property
     def typed(self) -> dict[str, TypedDeserializer]:
         """The deserializers with a schema of keys and values that are columns of the table."""
         columns = self.read_columns
@@ -191,8 +219,10 @@ class IngestOptions:
             found[name] = root
         return found
 
-    def look_up_roots(self, topics: Collection[str]) -> Roots:
-        """Return the roots of typed columns, asking the registry; the same for all topics.
+    def look_up_roots(self, topics: Collection[str], *, waits: bool = True) -> Roots:
+        """Return the roots of typed columns; the same for all topics.
+
+        The registry is asked, unless ``waits`` is false and the deserializers have its answers.
 
         Raises ``ConfigurationError`` if they are not, or depend on the records, and
         ``SchemaRegistryError``.
@@ -201,7 +231,7 @@ class IngestOptions:
         for name, deserializer in self.typed.items():
             first = ""
             for topic in sorted(topics):
-                root = known_root(deserializer, topic, name)
+                root = known_root(deserializer, topic, name, waits=waits)
                 if root is None:
                     raise ConfigurationError(
                         f"{name}: the schema of the table is not known",

@@ -25,7 +25,7 @@ class IngestSummary:
     bad_records : int
         Keys and values that are not of their kind (``on_error``).
     dead_letters : int
-        Those that were written to the folder of ``dead_letter``.
+        Those that were written to the folder or the topic of ``dead_letter``.
     unknown_fields : int
         Fields of JSON documents that no column is read from.
     ends : dict of TopicPartition to int

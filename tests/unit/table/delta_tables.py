@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ PROJECTION = Projection(
     (OutputColumn("partition", "partition", "integer"), OutputColumn("offset", "offset", "long"))
 )
 SHAPE = TableShape("delta", PROJECTION.ddl)
+FOREIGN = pa.table({"partition": pa.array([9], pa.int32()), "offset": pa.array([99], pa.int64())})
+"""A row of another client."""
 _COMMIT = re.compile(r"_delta_log/\d{20}\.json")
 Range = tuple[int, int, int]
 """Partition, first offset, end."""
@@ -103,9 +105,9 @@ class Ingest:
         path = final_path(offsets, folders).replace(".parquet", f"-{name}.parquet")
         stats = {
             "numRecords": len(numbers),
-            "minValues": {"offset": offsets.from_offset},
-            "maxValues": {"offset": offsets.until_offset - 1},
-            "nullCount": {"offset": 0},
+            "minValues": {"partition": offsets.partition, "offset": offsets.from_offset},
+            "maxValues": {"partition": offsets.partition, "offset": offsets.until_offset - 1},
+            "nullCount": {"partition": 0, "offset": 0},
         }
         files = [DataFile(staged, path, len(numbers), stored.bytes, stats=json.dumps(stats))]
         if self._letters:
@@ -188,10 +190,37 @@ def _actions(text: str) -> dict[str, Any]:
     return actions
 
 
+def delta(store: TableStore) -> Any:
+    """The newest version of a table."""
+    from deltalake import DeltaTable  # noqa: PLC0415 - optional
+
+    return DeltaTable(store.url)
+
+
+def by_other(store: TableStore, action: str) -> None:
+    """Commit what another client may at any time."""
+    from deltalake import write_deltalake  # noqa: PLC0415 - optional
+
+    table = delta(store)
+    if action == "append":
+        write_deltalake(table, FOREIGN, mode="append")
+    elif action == "optimize":
+        table.optimize.compact()
+        write_deltalake(table, FOREIGN.slice(0, 0), mode="append")
+    elif action == "vacuum":
+        table.optimize.compact()
+        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    elif action == "delete":
+        table.delete("partition = 1")
+        write_deltalake(table, FOREIGN.slice(0, 0), mode="append")
+    else:
+        table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 9 days"})
+
+
 def hand_made(
     folder: Path,
     *,
-    fields: list[Mapping[str, Any]] | None = None,
+    fields: Sequence[Mapping[str, Any]] | None = None,
     partition_columns: tuple[str, ...] = (),
     configuration: Mapping[str, str] | None = None,
     protocol: Mapping[str, Any] | None = None,
@@ -215,6 +244,8 @@ def hand_made(
     (log / f"{0:020d}.json").write_text("\n".join(map(json.dumps, actions)))
 
 
-def column(name: str, kind: Any, *, nullable: bool = True, **metadata: str) -> dict[str, Any]:
+def column(
+    name: str, kind: Any, metadata: Mapping[str, str] | None = None, *, nullable: bool = True
+) -> dict[str, Any]:
     """A column in the JSON form of Delta."""
-    return {"name": name, "type": kind, "nullable": nullable, "metadata": metadata}
+    return {"name": name, "type": kind, "nullable": nullable, "metadata": dict(metadata or {})}

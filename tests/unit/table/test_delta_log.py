@@ -1,4 +1,4 @@
-"""W-13 to W-16, W-18 to W-21: the log of a Delta table as the only log of its ingest."""
+"""W-13 to W-15, W-18 to W-20, W-23: the log of a Delta table as the only log of its ingest."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 deltalake = pytest.importorskip("deltalake")
@@ -20,16 +18,20 @@ deltalake = pytest.importorskip("deltalake")
 from kfast.errors import ConfigurationError, KafkaError, TableError  # noqa: E402
 from kfast.table.batches import PartitionGone, PartitionRestart  # noqa: E402
 from kfast.table.delta_log import DeltaLog  # noqa: E402
+from kfast.table.entries import KFAST_INGEST, Writer  # noqa: E402
 from kfast.table.publish import ALL, Publisher  # noqa: E402
 from kfast.table.store import LocalStore, TableStore  # noqa: E402
 from kfast.types import TopicPartition  # noqa: E402
 from tests.unit.table.delta_tables import (  # noqa: E402
     FIRST,
+    FOREIGN,
     PROJECTION,
     SECOND,
     SHAPE,
     Ingest,
+    by_other,
     commits,
+    delta,
     files,
     live_files,
     pending,
@@ -39,16 +41,11 @@ from tests.unit.table.delta_tables import (  # noqa: E402
 from tests.unit.table.tables import Crash, Crashing  # noqa: E402
 
 THIRD = ((0, 9, 12),)
-FOREIGN = pa.table({"partition": pa.array([9], pa.int32()), "offset": pa.array([99], pa.int64())})
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path / "table")
-
-
-def delta(store: TableStore) -> Any:
-    return deltalake.DeltaTable(store.url)
 
 
 # --- commits --------------------------------------------------------------------------------------
@@ -188,7 +185,7 @@ def test_a_table_that_is_removed_while_it_is_written_ends_the_ingest(store: Loca
     ingest.publish(*FIRST)
     parts = ingest.parts(*SECOND)
     shutil.rmtree(Path(store.url, "_delta_log"))
-    with pytest.raises(KafkaError, match="is now written by nobody"):
+    with pytest.raises(KafkaError, match="is now written by"):
         ingest.publisher.publish(ingest.table.writer, 1, parts, None, SHAPE, ingest.entry)
 
 
@@ -215,7 +212,7 @@ def test_a_writer_that_wakes_up_inside_of_its_commit_changes_nothing(
     late = Ingest(store)
     late.publish(*FIRST)
     commit = deltalake.DeltaTable.create_write_transaction
-    calls = []
+    calls: list[int] = []
 
     def wait(table: Any, *arguments: Any, **options: Any) -> None:
         if not calls:
@@ -238,31 +235,27 @@ def test_a_writer_that_wakes_up_inside_of_its_commit_changes_nothing(
     assert pending(store) == []
 
 
-def test_two_processes_create_a_table_and_one_has(
+def test_two_processes_create_a_table_and_the_other_one_goes_on(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """W-18."""
     create = deltalake.DeltaTable.create
-    monkeypatch.setattr(
-        deltalake.DeltaTable, "create", lambda *a, **o: (create(*a, **o), create(*a, **o))
-    )
+
+    def overtaken(*arguments: Any, **options: Any) -> Any:
+        with monkeypatch.context() as context:
+            context.setattr(deltalake.DeltaTable, "create", create)
+            Ingest(store)
+        return create(*arguments, **options)
+
     log = DeltaLog(store)
-    with pytest.raises(AssertionError):  # begin has returned None: another was first
-        monkeypatch.setattr(
-            deltalake.DeltaTable,
-            "create",
-            lambda *a, **o: (Ingest_created(store, create), create(*a, **o)),
-        )
-        Ingest(store, log=log)
-    assert delta(store).version() == 0
-    monkeypatch.undo()
-    Ingest(store).publish(*FIRST)
+    writer = Writer("slow", KFAST_INGEST, 0)
+    with monkeypatch.context() as context:
+        context.setattr(deltalake.DeltaTable, "create", overtaken)
+        assert log.begin(writer, SHAPE, PROJECTION, None) is None
+    assert len(commits(store)) == 1
+    assert log.begin(writer, SHAPE, PROJECTION, log.last()) is not None
+    Ingest(store, log=log).publish(*FIRST)
     assert seen(store) == rows(*FIRST)
-
-
-def Ingest_created(store: TableStore, create: Callable[..., Any]) -> None:
-    schema = pa.schema([("partition", pa.int32()), ("offset", pa.int64())])
-    create(store.url, schema=schema)
 
 
 @pytest.mark.parametrize("other", ["append", "optimize", "vacuum", "delete", "properties"])
@@ -298,23 +291,6 @@ def test_commits_of_others_come_in_between(
     assert again.entry.ends == {TopicPartition("t", 0): 9, TopicPartition("t", 1): 3}
     again.publish((0, 9, 10))
     assert seen(store) == sorted([*expected, (0, 9)])
-
-
-def by_other(store: TableStore, action: str) -> None:
-    table = delta(store)
-    if action == "append":
-        deltalake.write_deltalake(table, FOREIGN, mode="append")
-    elif action == "optimize":
-        table.optimize.compact()
-        deltalake.write_deltalake(table, FOREIGN.slice(0, 0), mode="append")
-    elif action == "vacuum":
-        table.optimize.compact()
-        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    elif action == "delete":
-        table.delete("partition = 1")
-        deltalake.write_deltalake(table, FOREIGN.slice(0, 0), mode="append")
-    else:
-        table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 9 days"})
 
 
 def test_a_table_that_others_commit_to_all_the_time_is_named(
@@ -400,11 +376,29 @@ def test_a_crash_inside_of_the_commit_leaves_each_record_once(
     letters = LocalStore(tmp_path / "letters")
     ingest = Ingest(store, letters=letters.url)
     ingest.publish(*FIRST)
-    with monkeypatch.context() as context, pytest.raises(Crash):
+    with monkeypatch.context() as context:
         stop_inside(context, is_after=is_after)
-        ingest.publish(*SECOND)
+        with pytest.raises(Crash):
+            ingest.publish(*SECOND)
     continue_to(store, letters)
     assert_once(store, letters)
+
+
+def test_a_batch_that_another_process_publishes_removes_what_a_killed_one_has_left(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W-20: with Spark a process of its own publishes each batch."""
+    query = Ingest(store, checkpoint="/checkpoint")
+    with monkeypatch.context() as context:
+        stop_inside(context, is_after=False)
+        with pytest.raises(Crash):
+            query.publish(*FIRST)
+    again = Ingest(store, checkpoint="/checkpoint")
+    parts = again.parts(*FIRST)
+    assert len(files(store)) == len(FIRST), "the killed one may be slow"
+    Publisher(DeltaLog(store)).publish(again.table.writer, 0, parts, None, SHAPE)
+    assert seen(store) == rows(*FIRST)
+    assert files(store) == live_files(store)
 
 
 @pytest.mark.parametrize("is_again", [False, True])
@@ -433,7 +427,7 @@ def test_a_commit_whose_answer_is_lost_was_one(
 def test_a_failed_commit_names_table_and_version_and_its_files_go_with_the_next_one(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """W-20."""
+    """W-20, W-23."""
     ingest = Ingest(store)
 
     def fail(*_: Any, **__: Any) -> None:
@@ -489,94 +483,7 @@ def test_a_process_killed_at_any_time_leaves_each_record_once(store: LocalStore)
     assert pending(store) == []
 
 
-# --- removed commits ------------------------------------------------------------------------------
-
-
-def age(store: TableStore, *, kept: int) -> None:
-    """Make a checkpoint, and remove the commits before it, as Delta does with old ones."""
-    table = delta(store)
-    table.create_checkpoint()
-    for version in range(int(table.version()) - kept + 1):
-        store.remove(f"_delta_log/{version:020d}.json")
-
-
-@pytest.mark.parametrize("foreign", [1, 2])
-def test_offsets_outlive_the_commits_that_have_them(store: LocalStore, foreign: int) -> None:
-    """W-21."""
-    ingest = Ingest(store)
-    ingest.publish(*FIRST)
-    ingest.publish(*SECOND, topic="u:1")
-    for _ in range(foreign):
-        by_other(store, "append")
-    age(store, kept=foreign)
-    assert not store.stat("_delta_log/00000000000000000002.json")
-    again = Ingest(store)
-    assert again.entry.ends == ingest.entry.ends
-    assert again.entry.sequence == ingest.entry.sequence
-    assert not again.entry.topic_ids
-    again.publish(*THIRD, topic="u:1")
-    last = DeltaLog(store).last()
-    assert last is not None
-    assert last.ends == {**ingest.entry.ends, TopicPartition("u:1", 0): 12}
-    assert len(seen(store)) == 8 + 7 + 3 + foreign
-
-
-def test_offsets_after_a_restore_outlive_the_commits_too(store: LocalStore) -> None:
-    """W-21: what was undone does not come back."""
-    ingest = Ingest(store)
-    ingest.publish(*FIRST)
-    ingest.publish((0, 5, 8))
-    ingest.publish(*SECOND, topic="u")
-    delta(store).restore(1)
-    again = Ingest(store)
-    again.publish((1, 3, 4))
-    by_other(store, "append")
-    age(store, kept=1)
-    last = DeltaLog(store).last()
-    assert last is not None
-    assert last.ends == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 4}
-
-
-def test_commits_that_deltalake_removes_itself(store: LocalStore) -> None:
-    """W-21: with its own clean-up, after a retention time of none."""
-    ingest = Ingest(store)
-    ingest.publish(*FIRST)
-    delta(store).alter.set_table_properties({"delta.logRetentionDuration": "interval 0 days"})
-    by_other(store, "append")
-    delta(store).create_checkpoint()
-    delta(store).cleanup_metadata()
-    assert not store.stat("_delta_log/00000000000000000001.json")
-    again = Ingest(store)
-    assert again.entry.ends == ingest.entry.ends
-    again.publish(*SECOND)
-    assert seen(store) == sorted([(9, 99), *rows(*FIRST, *SECOND)])
-
-
-def test_a_restored_version_that_cannot_be_read_any_more_is_refused(store: LocalStore) -> None:
-    """W-21: rather than taking offsets of which the table has no rows."""
-    ingest = Ingest(store)
-    ingest.publish(*FIRST)
-    ingest.publish(*SECOND)
-    delta(store).restore(1)
-    for _ in range(2):
-        by_other(store, "append")
-    delta(store).create_checkpoint()
-    for version in range(2):
-        store.remove(f"_delta_log/{version:020d}.json")
-    with pytest.raises(TableError, match="does not say which offsets it has") as caught:
-        Ingest(store)
-    assert store.url in str(caught.value)
-
-
-def test_a_table_of_others_without_its_commits_begins_as_usual(store: LocalStore) -> None:
-    """W-16, W-21."""
-    deltalake.write_deltalake(store.url, FOREIGN)
-    by_other(store, "append")
-    age(store, kept=1)
-    ingest = Ingest(store)
-    assert ingest.entry.ends == {}
-    ingest.publish(*FIRST)
-    assert seen(store) == sorted([(9, 99), (9, 99), *rows(*FIRST)])
+# --- errors --------------------------------------------------------------------------------------
 
 
 def test_a_damaged_commit_is_named(store: LocalStore) -> None:
@@ -596,6 +503,7 @@ def test_a_damaged_commit_is_named(store: LocalStore) -> None:
 def test_nothing_of_the_package_reaches_the_terminal(
     store: LocalStore, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """W-23."""
     ingest = Ingest(store)
     ingest.publish(*FIRST)
     log = DeltaLog(store)
