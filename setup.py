@@ -51,6 +51,7 @@ MODULES = (
     "_native.column_text",
     "_native.text_writer",
     "_native.json_decode",
+    "_native.json_rescue",
     "network.receive",
     "network.waker",
 )

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Uuid,
     )
     from kfast.deserializers.avro import Avro
+    from kfast.deserializers.debezium import Debezium
     from kfast.deserializers.json import Json
     from kfast.deserializers.protobuf import Protobuf
     from kfast.errors import KafkaError
@@ -104,6 +105,7 @@ _HOMES = {
     "ConsumerRecords": "kfast.records",
     "ConsumerSettings": "kfast.settings.types",
     "CooperativeStickyAssignor": "kfast.consumer.group.assignors",
+    "Debezium": "kfast.deserializers.debezium",
     "Field": "kfast.schemas.field",
     "Float32": "kfast.deserializers",
     "Float64": "kfast.deserializers",
@@ -170,6 +172,7 @@ __all__ = [
     "ConsumerRecords",
     "ConsumerSettings",
     "CooperativeStickyAssignor",
+    "Debezium",
     "Field",
     "Float32",
     "Float64",

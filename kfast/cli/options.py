@@ -73,6 +73,14 @@ class Common:
 
             start(self.verbosity)
 
+    def logged_warnings(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Log warnings of a logger to standard error, unless ``-v`` shows more anyway."""
+        if self.verbosity:
+            return contextlib.nullcontext()
+        from kfast.cli.log_lines import logged_warnings  # noqa: PLC0415 - for few commands
+
+        return logged_warnings(name)
+
 
 # --- kinds of values ------------------------------------------------------------------------------
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _FIRST_S: Final = 0.5
 _DRAWN_S: Final = 0.1
 _PLAIN_S: Final = 10.0
-_CLEAR: Final = "\r\x1b[K"
+CLEAR: Final = "\r\x1b[K"
+"""Begins a line in the place of the one that was drawn."""
 
 
 def can_draw(fd: int) -> bool:
@@ -81,7 +82,7 @@ class Progress:
             return
         text = self._line(now)
         if self._is_drawn:
-            text = _CLEAR + cut(text, terminal_width() - 1)
+            text = CLEAR + cut(text, terminal_width() - 1)
         else:
             text += "\n"
         sys.stderr.write(text)
@@ -98,7 +99,7 @@ class Progress:
     def clear(self) -> None:
         """Remove the line."""
         if self._is_shown and self._is_drawn:
-            sys.stderr.write(_CLEAR)
+            sys.stderr.write(CLEAR)
             sys.stderr.flush()
 
     def summary(self) -> str | None:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Never
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kfast._native import json_decode
+from kfast._native import json_decode, json_rescue
 from kfast._spelling import did_you_mean
 from kfast.deserializers.framed import NONE, FramedDeserializer, plans_of_rows
 from kfast.deserializers.typed import Piece
@@ -187,6 +188,26 @@ class Json(FramedDeserializer):
             self._plan, *column.spans, mode, most_bytes, *framed
         )
         return Piece(self._root, built, errors, None if found is None else self._unknown(*found))
+
+    def rescued(
+        self, column: BytesColumn, headers: HeadersColumn | None, counts: NDArray[np.int32]
+    ) -> StringColumn:
+        """Return what of documents has no column, as documents; null for rows without such fields.
+
+        ``counts`` are those of `UnknownFields`, of rows that were decoded without an error. An item
+        of a list has its number as a key.
+        """
+        prefixes = None
+        if self._framing != NONE:
+            wire = self._scan(column, headers)
+            prefixes = plans_of_rows(wire, [0] * len(wire.keys))[1]
+        offsets, data = json_rescue.rescue(
+            self._plan, *column.spans, np.ascontiguousarray(counts), prefixes
+        )
+        ends = array_over(offsets, np.int32)
+        lengths = np.diff(ends)
+        lengths[lengths == 0] = -1
+        return StringColumn(BytesColumn(data, ends[:-1], lengths))
 
     def _unknown(self, counts: OwnedBuffer, names: list[tuple[int, bytes]]) -> UnknownFields:
         """Return the fields without a column, by their paths."""

@@ -125,7 +125,6 @@ class Protobuf(RegistryDeserializer):
 
     format_name: ClassVar[str] = "Protobuf"
     has_indexes: ClassVar[bool] = True
-    is_serialized: ClassVar[bool] = True
     schema_misfit: ClassVar[str] = "which is not that of the wanted message"
 
     def __init__(
@@ -249,6 +248,11 @@ class Protobuf(RegistryDeserializer):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     # --- schemas of a registry --------------------------------------------------------------------
+
+    @property
+    def is_serialized(self) -> bool:
+        """Whether schemas of a registry are wanted as descriptors."""
+        return True
 
     def _read(self, _key: SchemaKey, found: RegisteredSchema, /) -> ProtoPool:
         return registered_pool(found)

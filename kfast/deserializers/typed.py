@@ -104,9 +104,6 @@ class TypedDeserializer:
 
     format_name: ClassVar[str] = ""
     is_native: ClassVar[bool] = True
-    is_serialized: ClassVar[bool] = False
-    """Whether schemas of a registry are wanted as descriptors."""
-
     schema_misfit: ClassVar[str] = ""
     """What is said of a schema id whose schema is another one."""
 
@@ -134,6 +131,11 @@ class TypedDeserializer:
     def registry(self) -> SchemaSource | None:
         """Where schemas are looked up."""
         return None
+
+    @property
+    def is_serialized(self) -> bool:
+        """Whether schemas of a registry are wanted as descriptors."""
+        return False
 
     @property
     def reader(self) -> str | None:
@@ -175,6 +177,11 @@ class TypedDeserializer:
         return "0x" + raw[position : position + 4].hex(" ") if position < len(raw) else ""
 
     # --- what users see ---------------------------------------------------------------------------
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The arguments it was made with that are not the default."""
+        return self._options
 
     @property
     def schema(self) -> Schema | None:

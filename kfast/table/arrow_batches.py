@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kfast._optional import optional_package
+from kfast.deserializers import needs_headers
 from kfast.deserializers.formats import deserializer_of
 from kfast.errors import KafkaError
 from kfast.records.arrow.arrays import constant_column
@@ -37,6 +38,7 @@ from kfast.records.columns.operations import values_column
 from kfast.records.columns.text import StringColumn
 from kfast.schemas.formats import FORMATS, STRUCT
 from kfast.table.arrow_types import arrow_schema, is_wider
+from kfast.table.projection import RESCUED
 from kfast.table.read_counts import UnknownCounts
 from kfast.table.time_limits import COLUMN, MICROSECONDS, BadTimes, TimeLimits, time_limits
 from kfast.table.value_decoder import DecodedValues, ValueDecoder
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from kfast.records.row_columns import RowColumns
     from kfast.registered_schema import SchemaSource
     from kfast.schemas.types import SchemaField
-    from kfast.table.dead_letters import DeadLetters
+    from kfast.table.dead_letter_sink import DeadLetterSink
     from kfast.table.projection import Projection
 
 BATCH_ROWS: Final = 65_536
@@ -117,7 +119,7 @@ class ArrowBatches:
         topic: str,
         partition: int,
         deserializers: Mapping[str, Deserializer] | None = None,
-        dead_letters: DeadLetters | None = None,
+        dead_letters: DeadLetterSink | None = None,
         limits: TimeLimits | None = None,
     ) -> None:
         self._dead_letters = dead_letters
@@ -133,6 +135,7 @@ class ArrowBatches:
         }
         self._constants: dict[str, Any] = {"topic": topic, "partition": partition}
         self._constant_arrays: dict[tuple[str, int], pa.Array] = {}
+        self._has_headers = any(map(needs_headers, deserializers.values()))
         self.bad_records = 0
         self.unknown = UnknownCounts()
         self._spans = [
@@ -244,6 +247,8 @@ class ArrowBatches:
             return self._corrupt(records, decoded.get("value"), field)
         if source == "reason":
             return self._reasons(len(records), decoded, times, field)
+        if source == RESCUED:
+            return self._rescued(records, decoded["value"], field)
         if source not in decoded:
             column = records.keys if source == "key" else records.values
             return retyped(self._arrow.array(CapsulePair(values_column("", column))), field)
@@ -305,6 +310,14 @@ class ArrowBatches:
         return self._arrow.Array.from_buffers(
             array.type, len(array), buffers, -1, 0, [array.values]
         )
+
+    def _rescued(
+        self, records: PartitionRecords, decoded: DecodedValues, field: pa.Field
+    ) -> pa.Array:
+        column = decoded.rescued(records.headers if self._has_headers else None)
+        if column is None:
+            return self._arrow.nulls(len(records), field.type)
+        return self._arrow.array(CapsulePair(column.arrow_column("")))
 
     def _corrupt(
         self, records: PartitionRecords, decoded: DecodedValues | None, field: pa.Field

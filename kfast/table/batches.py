@@ -58,6 +58,10 @@ class ReadRange:
     """Fields of documents that no column is read from."""
     unknown_paths: str = ""
     """The first ones: ``value.age, value.user.name``."""
+    produced_letters: int = 0
+    """Malformed keys and values that were produced to a topic of dead letters."""
+    changes: int = 0
+    """Rows of a table with keys that the range inserts, updates or deletes; it has no files."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -118,7 +122,7 @@ class BatchCounts:
     lost_offsets: int = 0
     bad_records: int = 0
     dead_letters: int = 0
-    """Malformed keys and values that were written to a folder of their own."""
+    """Malformed keys and values that were written to a folder or a topic of their own."""
     unknown_fields: int = 0
     """Fields of documents that no column is read from."""
 
@@ -148,12 +152,13 @@ def count_batch(parts: Iterable[BatchPart]) -> BatchCounts:
     ranges = ranges_in(parts)
     files = [file for batch_range in ranges for file in batch_range.table_files]
     return BatchCounts(
-        sum(file.rows for file in files),
+        sum(file.rows for file in files) + sum(batch_range.changes for batch_range in ranges),
         sum(file.bytes for file in files),
         len(files),
         sum(batch_range.lost_offsets for batch_range in ranges),
         sum(batch_range.bad_records for batch_range in ranges),
-        sum(file.rows for file in files_in(ranges) if file.folder),
+        sum(file.rows for file in files_in(ranges) if file.folder)
+        + sum(batch_range.produced_letters for batch_range in ranges),
         sum(batch_range.unknown_fields for batch_range in ranges),
     )
 

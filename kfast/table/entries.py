@@ -51,11 +51,13 @@ class TableShape:
 
     format: str = "parquet"
     schema: str = ""
-    """The columns of the files, in Spark's DDL."""
+    """The columns of the files, in Spark's DDL; "" where the log does not say."""
     partition_by: tuple[str, ...] = ()
     """The columns of the folders, outermost first."""
     catalog_table: str = ""
     """Of an Iceberg table: its catalog and its name there."""
+    keys: tuple[str, ...] = ()
+    """The columns by which rows are upserted; none where records are appended."""
 
     @property
     def has_catalog(self) -> bool:
@@ -292,6 +294,7 @@ def decode_entry(data: bytes | str, path: str) -> Entry:
                 str(body["table"]["schema"]),
                 tuple(map(str, body["table"]["partition_by"])),
                 str(body["table"]["catalog_table"]),
+                tuple(map(str, body["table"].get("keys", ()))),
             ),
             None if body["batch"] is None else int(body["batch"]),
             tuple(batch_part_of(part) for part in body["parts"]),

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 RECORD_COLUMNS: Final = {
     "topic": "string",
     "partition": "integer",
-    "date": "string",
+    "date": "date",
     "hour": "integer",
 }
 """Columns of folders that every record has, and their types in Spark's JSON form."""
@@ -133,7 +133,7 @@ def check_folders(names: Sequence[str], projection: Projection) -> dict[str, Any
                 f"cannot partition the table by {text}: its files have a column {column.name}",
                 hint=f"leave {column.name} out of the columns, or partition by something else",
             )
-        types[column.name] = {"hour": "integer", "date": "string"}.get(column.unit, kind)
+        types[column.name] = {"hour": "integer", "date": "date"}.get(column.unit, kind)
     return types
 
 

@@ -57,7 +57,8 @@ class FsspecStore:
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self.url = url.rstrip("/")
-        self._options = dict(options)
+        self.options = dict(options)
+        """Those of its filesystem, such as credentials."""
         self._opened: tuple[Any, str] | None = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -70,7 +71,7 @@ class FsspecStore:
             try:
                 from fsspec.core import url_to_fs  # noqa: PLC0415 - optional
 
-                system, root = url_to_fs(self.url, **self._options)
+                system, root = url_to_fs(self.url, **self.options)
             except ImportError as error:
                 raise MissingDependencyError(
                     f"{self.url} needs a package: {error}",

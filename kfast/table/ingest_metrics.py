@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kfast.table.entries import Entry
+from kfast.table.ingest_totals import IngestTotals
 from kfast.table.table_log import TableLog
 from kfast.types import TopicPartition
 
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
 Lag = Mapping[TopicPartition, int]
 
 _COUNTERS: Final = (
-    ("rows_total", "Records written to the table"),
-    ("bytes_total", "Bytes of the files written"),
-    ("files_total", "Files written"),
-    ("batches_total", "Batches published"),
-    ("lost_offsets_total", "Offsets that the logs had no more"),
-    ("skipped_batches_total", "Record batches left out as corrupt"),
-    ("bad_records_total", "Keys and values that are not of their format"),
-    ("dead_letters_total", "Of these, those written to the folder of dead letters"),
-    ("unknown_fields_total", "Fields of JSON documents that have no column"),
+    ("rows", "Records written to the table"),
+    ("bytes", "Bytes of the files written"),
+    ("files", "Files written"),
+    ("batches", "Batches published"),
+    ("lost_offsets", "Offsets that the logs had no more"),
+    ("skipped_batches", "Record batches left out as corrupt"),
+    ("bad_records", "Keys and values that are not of their format"),
+    ("dead_letters", "Of these, those written to a folder or a topic of dead letters"),
+    ("unknown_fields", "Fields of JSON documents that have no column"),
 )
 _ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
@@ -65,8 +66,8 @@ class IngestMetrics:
         self._lag = lag
         self._is_over = is_over
         self._ticks = 0
-        self._last = log.last()
-        self._counts = dict.fromkeys((name for name, _ in _COUNTERS), 0)
+        self._last: Entry | None = log.last()
+        self._totals = IngestTotals()
         self._published_ms: int | None = None
 
     def update(self) -> None:
@@ -74,28 +75,8 @@ class IngestMetrics:
         for entry, created_ms in self._log.after(self._last):
             self._last = entry
             if entry.batch_id is not None:
-                self._count(entry)
+                self._totals.add(entry)
                 self._published_ms = created_ms or self._published_ms
-
-    def _count(self, entry: Entry) -> None:
-        # Tasks that share a corrupt batch have it each.
-        skipped = {
-            (*batch_range.topic_partition, batch.partition("-")[0])
-            for batch_range in entry.ranges
-            for batch in batch_range.skipped_batches.split()
-        }
-        for name, count in (
-            ("rows_total", entry.counts.rows),
-            ("bytes_total", entry.counts.bytes),
-            ("files_total", entry.counts.files),
-            ("batches_total", 1),
-            ("lost_offsets_total", entry.counts.lost_offsets),
-            ("skipped_batches_total", len(skipped)),
-            ("bad_records_total", entry.counts.bad_records),
-            ("dead_letters_total", entry.counts.dead_letters),
-            ("unknown_fields_total", entry.counts.unknown_fields),
-        ):
-            self._counts[name] += count
 
     def tick(self) -> bool:
         """Count what is new now and then; return whether the ingest goes on."""
@@ -111,8 +92,8 @@ class IngestMetrics:
 
     def _lines(self) -> Iterator[str]:
         for name, help_text in _COUNTERS:
-            yield from _metric(name, "counter", f"{help_text}, since the ingest began.")
-            yield f"kfast_ingest_{name} {self._counts[name]}"
+            yield from _metric(f"{name}_total", "counter", f"{help_text}, since the ingest began.")
+            yield f"kfast_ingest_{name}_total {getattr(self._totals, name)}"
         if self._last is not None:
             yield from _metric(
                 "table_rows", "gauge", "Records written to the table by all ingests."

@@ -20,6 +20,10 @@ def open_log(
 ) -> TableLog:
     """The log of a table; ``open_folder`` opens the folder of its dead letters."""
     if shape.format == "delta":
+        if shape.keys:
+            from kfast.table.delta_upserts import DeltaUpserts  # noqa: PLC0415 - needs deltalake
+
+            return DeltaUpserts(store, open_folder)
         from kfast.table.delta_log import DeltaLog  # noqa: PLC0415 - needs deltalake
 
         return DeltaLog(store, open_folder)

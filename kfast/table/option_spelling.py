@@ -32,6 +32,11 @@ class OptionSpelling(StrEnum):
         """What makes dead letters possible."""
         return _DEAD_LETTERS[self]
 
+    @property
+    def json_hint(self) -> str:
+        """What makes values columns of JSON."""
+        return _JSON[self]
+
     def framing_hint(self, source: str) -> str:
         """Return what reads ``key`` or ``value`` with a schema id in front."""
         return _FRAMING[self].format(source=source)
@@ -53,6 +58,12 @@ _DEAD_LETTERS: Final = {
     "the column timestamp",
     OptionSpelling.SPARK_INGEST: 'value_format="json" or another, or the column timestamp, with '
     "the option mode=PERMISSIVE or DROPMALFORMED",
+}
+_JSON: Final = {
+    OptionSpelling.COMMAND: "--value json with --value-schema, and the column value",
+    OptionSpelling.PYTHON: "value=kfast.Json(...), and the column value",
+    OptionSpelling.SPARK: "valueFormat=json, and the column value",
+    OptionSpelling.SPARK_INGEST: 'value_format="json", and the column value',
 }
 _FRAMING: Final = {
     OptionSpelling.COMMAND: "--{source}-framing confluent",

@@ -1,7 +1,7 @@
 """PendingFiles: files that have their final names, in a table whose log may not have them yet.
 
 The log of a Delta or Iceberg table names files as they are called, so they are renamed before the
-commit; nobody sees them until then. Owns ``_kfast/staging/WRITER/pending-ENTRY.json``, the whole
+commit; no reader sees them until then. Owns ``_kfast/staging/WRITER/pending-ENTRY.json``, the whole
 entry, by which the files of a process that was killed in between are known. Around a commit:
 
 ==========================  =======================================================================
@@ -16,7 +16,7 @@ step                        killed after it
 
 The process that is between 2 and 3 may not be dead, but slow, or its commit on the way to a server.
 So its files stay until the table has another entry with its number or a later one: each log refuses
-the commit from then on. Until then they are in nobody's way.
+the commit from then on.
 
 Used by the process that publishes; one thread at a time.
 """

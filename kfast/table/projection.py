@@ -16,6 +16,9 @@ from kfast.table.option_spelling import OptionSpelling
 
 HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 
+RESCUED: Final = "_rescued_data"
+"""What of a value in JSON has no column, as JSON; the name is that of Databricks."""
+
 KAFKA_COLUMNS: Final = {
     "key": "binary",
     "value": "binary",
@@ -80,7 +83,7 @@ class OutputColumn:
     name: str
     """As the schema spells it."""
     source: str
-    """A column of `KAFKA_COLUMNS`, ``headers``, ``corrupt`` or ``reason``."""
+    """A column of `KAFKA_COLUMNS`, ``headers``, ``corrupt``, ``reason`` or `RESCUED`."""
     json_type: Any
     """``DataType.jsonValue()``."""
     is_nullable: bool = True
@@ -118,7 +121,7 @@ class Projection:
         if self.format_of(source).kind == BYTES:
             return False
         is_wanted = self.wants(source) or self.wants("reason")
-        is_wanted |= source == "value" and self.wants("corrupt")
+        is_wanted |= source == "value" and (self.wants("corrupt") or self.wants(RESCUED))
         return is_wanted or self.mode != "PERMISSIVE"
 
     def column(self, source: str) -> OutputColumn | None:
@@ -150,6 +153,8 @@ def output_column(source: str, format: str = BYTES) -> OutputColumn:
     """Return a column with its own name; ``format`` is that of a key or a value, without schema."""
     if source == "headers":
         return OutputColumn(source, source, _HEADERS_JSON)
+    if source == RESCUED:
+        return OutputColumn(source, source, "string")
     kind = FORMAT_TYPES[format] if source in {"key", "value"} else KAFKA_COLUMNS[source]
     return OutputColumn(SPELLINGS.get(source, source), source, _SQL_NAMES.get(kind, kind))
 

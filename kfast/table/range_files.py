@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from kfast.deserializers import Deserializer
     from kfast.records.partition_records import PartitionRecords
-    from kfast.table.dead_letters import DeadLetters
+    from kfast.table.dead_letter_sink import DeadLetterSink
     from kfast.table.iceberg_partitions import IcebergField
 
 MOST_OPEN: Final = 16
@@ -147,7 +147,7 @@ class RangeFiles:
         deserializers: Mapping[str, Deserializer] | None = None,
         field_ids: Mapping[str, int] | None = None,
         partition_fields: Sequence[IcebergField] = (),
-        dead_letters: DeadLetters | None = None,
+        dead_letters: DeadLetterSink | None = None,
     ) -> None:
         self._store = store
         self._wanted = wanted
@@ -265,6 +265,7 @@ class RangeFiles:
             " ".join(skipped),
             counts.unknown.fields,
             counts.unknown.text,
+            0 if self._dead_letters is None else self._dead_letters.produced,
         )
 
     def _final_path(self, wanted: OffsetRange, done: _DoneFile) -> str:

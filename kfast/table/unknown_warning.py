@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfast._logging import Logger
+from kfast.table.projection import RESCUED
 
 if TYPE_CHECKING:
     from kfast.table.entries import Entry
@@ -17,7 +18,7 @@ logger = Logger(__name__)
 
 
 class UnknownWarning:
-    """Logs it at the first batch."""
+    """Logs it at the first batch, unless the table has a column for such fields."""
 
     def __init__(self) -> None:
         self._is_logged = False
@@ -25,12 +26,12 @@ class UnknownWarning:
     def note(self, entry: Entry) -> None:
         """Log the fields of a batch, unless a batch before had some."""
         count = entry.counts.unknown_fields
-        if not count or self._is_logged:
+        if not count or self._is_logged or RESCUED in entry.shape.schema:
             return
         self._is_logged = True
         logger.warning(
             "%d fields in the %d rows of batch %d have no column and are left out, such as %s; "
-            "later ones are only counted (unknown_fields)",
+            "later ones are only counted (unknown_fields); a column _rescued_data would have them",
             count,
             entry.counts.rows,
             entry.sequence,

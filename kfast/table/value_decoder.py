@@ -9,7 +9,7 @@ one at a time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,12 @@ from kfast.records.errors import ErrorKind, error_message
 from kfast.table.option_spelling import OptionSpelling
 
 if TYPE_CHECKING:
+    from kfast.deserializers.json import Json
     from kfast.records.columns.column_data import ColumnData
+    from kfast.records.columns.headers import HeadersColumn
     from kfast.records.columns.nested import NestedColumn
     from kfast.records.columns.operations import Values
+    from kfast.records.columns.text import StringColumn
     from kfast.records.partition_records import PartitionRecords
     from kfast.schemas.types import SchemaField
     from kfast.table.value_columns import BadRows
@@ -111,6 +114,14 @@ class DecodedValues:
         number = int(np.searchsorted(found.rows["row"], row))
         schema_id = None if found.schema_ids is None else found.schema_ids[number]
         return describe(self._deserializer, found.root, raw, found.rows[number], schema_id)
+
+    def rescued(self, headers: HeadersColumn | None) -> StringColumn | None:
+        """Return what of the values has no column, None if that is nothing."""
+        unknown = None if self.node is None else self.node.unknown
+        if unknown is None or self.raw is None:
+            return None
+        form = cast("Json", self._deserializer)  # only documents have such fields
+        return form.rescued(self.raw, headers, unknown.counts)
 
     def raw_value(self, row: int) -> bytes | None:
         """Return the bytes of a value, None if there are none any more."""

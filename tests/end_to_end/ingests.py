@@ -10,8 +10,9 @@ import pyarrow.dataset as ds
 
 import kfast
 from kfast.protocol.messages.fetch import FetchRequest
-from kfast.table.entries import Entry
-from kfast.table.manifest_log import LOG, ManifestLog
+from kfast.table.entries import Entry, TableShape
+from kfast.table.log_formats import open_log
+from kfast.table.manifest_log import LOG
 from kfast.table.store import LocalStore
 from kfast.table.table_log import STAGING
 from tests.fake_broker.cluster import FakeCluster
@@ -99,7 +100,8 @@ class Table:
     @property
     def last(self) -> Entry:
         """The newest entry of the log."""
-        last = ManifestLog(self.store).last()
+        is_delta = (self.folder / "_delta_log").exists()
+        last = open_log(self.store, TableShape("delta" if is_delta else "parquet")).last()
         assert last is not None
         return last
 

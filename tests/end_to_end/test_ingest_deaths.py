@@ -18,6 +18,8 @@ from tests.fake_broker.server import FakeBrokerServer
 KILLS = 30
 STORE = "kfast.table.store:LocalStore"
 LOG = "kfast.table.manifest_log:ManifestLog"
+DELTA = "kfast.table.delta_log:DeltaLog"
+PENDING = "kfast.table.pending:PendingFiles"
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +51,13 @@ def truth() -> Truth:
         Death(f"{STORE}.rename", 1),
         Death(f"{STORE}.rename", 2),
         Death(f"{STORE}.rename", 2, is_after=True),
-        Death("kfast.table.delta_log:DeltaLog.append"),
-        Death("kfast.table.delta_log:DeltaLog.append", is_after=True),
+        Death(f"{DELTA}._create", is_after=True),
+        Death(f"{DELTA}.append"),
+        Death(f"{DELTA}.append", 2, is_after=True),
+        Death(f"{PENDING}.begin", is_after=True),
+        Death("deltalake:DeltaTable.create_write_transaction"),
+        Death("deltalake:DeltaTable.create_write_transaction", 2, is_after=True),
+        Death(f"{PENDING}.end"),
         Death("kfast.table.staged_files:StagedFiles.rename", is_after=True),
         Death(f"{LOG}._finish", is_after=True),
         Death("kfast.table.group_commits:GroupCommits.commit"),
@@ -61,31 +68,33 @@ def truth() -> Truth:
 def test_a_run_that_dies_at_a_step_is_finished_by_the_next(
     processes: Starter, truth: Truth, tmp_path: Path, death: Death
 ) -> None:
-    """CL-121: wherever it stands between the staged file and the committed group."""
+    """CL-121, W-20: wherever it stands between the staged file and the committed group."""
+    is_delta = death.method.startswith((DELTA, PENDING, "deltalake"))
     with FakeBrokerServer(truth.cluster) as server:
         table = Table(tmp_path / "t", server.bootstrap_servers)
         words = table.command("--rows-per-file", "25", "-g", "watched")
-        if "Delta" in death.method:
+        if is_delta:
             pytest.importorskip("deltalake")
             words += ["--format", "delta"]
         assert processes.run(words, death) == -signal.SIGKILL
         assert processes.run(words) == 0
         table.check(truth)
-        if "Delta" in death.method:
+        if is_delta:
             import deltalake  # noqa: PLC0415 - optional
 
             listed = deltalake.DeltaTable(str(table.folder)).file_uris()
             assert len(listed) == len(set(listed)) == len(table.names())
 
 
+@pytest.mark.parametrize("format", ["parquet", "delta"])
 def test_runs_that_die_at_any_instant_are_finished_by_the_next(
-    processes: Starter, truth: Truth, tmp_path: Path
+    processes: Starter, truth: Truth, tmp_path: Path, format: str
 ) -> None:
-    """CL-121: the topic grows meanwhile; nothing is read twice and nothing is left out."""
+    """CL-121, W-24: the topic grows meanwhile; nothing is read twice and nothing is left out."""
     chance = random.Random(7)
     with FakeBrokerServer(truth.cluster) as server:
         table = Table(tmp_path / "t", server.bootstrap_servers)
-        words = table.command("--rows-per-file", "25")
+        words = table.command("--rows-per-file", "25", "--format", format)
         began = time.monotonic()
         assert processes.run(words) == 0
         whole = time.monotonic() - began
@@ -102,6 +111,10 @@ def test_runs_that_die_at_any_instant_are_finished_by_the_next(
                 table.check(truth)
         assert processes.run(words) == 0
         table.check(truth)
+        if format == "delta":
+            deltalake = pytest.importorskip("deltalake")
+            listed = deltalake.DeltaTable(str(table.folder)).file_uris()
+            assert len(listed) == len(set(listed)) == len(table.names())
     assert killed > KILLS // 3, "most of them were not at their end yet"
 
 

@@ -251,6 +251,22 @@ def test_a_delta_log_has_bounds_and_nulls(truth: Truth, table: Table) -> None:
     assert stats["nullCount"]["offset"] == 0
 
 
+def test_a_delta_table_goes_on_without_its_old_commits(truth: Truth, table: Table) -> None:
+    """W-21: by the transactions in its checkpoint."""
+    deltalake = pytest.importorskip("deltalake")
+    write(truth, {"n": 1})
+    table.ingest("j", format="delta")
+    delta = deltalake.DeltaTable(str(table.folder))
+    delta.alter.set_table_properties({"delta.appendOnly": "false"})
+    delta.create_checkpoint()
+    for version in (0, 1):
+        (table.folder / "_delta_log" / f"{version:020d}.json").unlink()
+    write(truth, {"n": 2})
+    table.ingest("j", format="delta")
+    rows = deltalake.DeltaTable(str(table.folder)).to_pyarrow_table().to_pylist()
+    assert sorted(row["offset"] for row in rows) == [0, 1]
+
+
 # --- dead letters ---------------------------------------------------------------------------------
 
 

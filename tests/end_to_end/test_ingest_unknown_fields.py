@@ -1,4 +1,4 @@
-"""H-06: fields of JSON documents that have no column, in ``kfast ingest``."""
+"""H-06, H-10: fields of JSON documents that have no column, in ``kfast ingest``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import logging
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.dataset as ds
 import pytest
 
 import kfast
 from kfast import cli
+from kfast.errors import ConfigurationError
 from kfast.table.batches import ReadRange
 from kfast.table.manifest_log import ManifestLog
 from tests.end_to_end.ingests import Table, Truth
@@ -82,6 +84,14 @@ def test_records_that_are_left_out_have_no_fields(truth: Truth, table: Table) ->
         assert (summary.unknown_fields, summary.bad_records) == (1, 2)
 
 
+def test_a_value_that_the_table_cannot_hold_has_no_fields(truth: Truth, table: Table) -> None:
+    """H-06: its row is null."""
+    form = kfast.Json({"at": "timestamp[s, UTC]"})
+    write(truth, b'{"at": 1, "x": 1}', b'{"at": 9000000000000000, "x": 1}')
+    summary = table.ingest("j", value=form, on_error="null")
+    assert (summary.unknown_fields, summary.bad_records) == (1, 1)
+
+
 def test_a_run_without_such_fields_says_nothing(
     truth: Truth, table: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -103,3 +113,44 @@ def test_the_command_prints_the_count(
     write(truth, document(1, age=1))
     assert cli.main([*words, "-v"]) == 0
     assert "3 fields without a column" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_a_column_of_what_has_no_column(
+    truth: Truth, table: Table, caplog: pytest.LogCaptureFixture, format: str
+) -> None:
+    """H-10: as JSON, null for records without such fields; then nothing is left out."""
+    if format == "delta":
+        pytest.importorskip("deltalake")
+    write(
+        truth,
+        document(0),
+        document(1, age=1, user={"name": "n", "city": "Y"}),
+        b'{"id": "x", "age": 1}',
+        document(2, lines=[{"sku": "b"}, {"n": 2}]),
+    )
+    columns = ["offset", "value", "_rescued_data"]
+    summary = table.ingest("j", value=FORM, columns=columns, on_error="null", format=format)
+    assert (summary.rows, summary.unknown_fields) == (4, 3)
+    rows = ds.dataset(table.folder).to_table().sort_by("offset").to_pylist()
+    assert [row["_rescued_data"] and json.loads(row["_rescued_data"]) for row in rows] == [
+        None,
+        {"age": 1, "user": {"city": "Y"}},
+        None,
+        {"lines": {"1": {"n": 2}}},
+    ]
+    assert [row["value"] and row["value"]["id"] for row in rows] == [0, 1, None, 2]
+    assert warnings(caplog) == []
+
+
+def test_the_column_is_one_of_values_in_json(truth: Truth, table: Table) -> None:
+    """H-10: refused elsewhere, with what to type."""
+    write(truth, document(0))
+    with pytest.raises(ConfigurationError, match="_rescued_data is for values in JSON") as caught:
+        table.ingest("j", columns=["value", "_rescued_data"])
+    assert "kfast.Json" in str(caught.value)
+    with pytest.raises(ConfigurationError, match="_rescued_data is for values in JSON"):
+        table.ingest("j", value=FORM, columns=["offset", "_rescued_data"])
+    words = table.command("-c", "value,_RESCUED_DATA", "--value", "json", topics=("j",))
+    assert cli.main([*words, "--value-schema", "id long"]) == 0
+    assert table.last.shape.schema == "value struct<id:bigint>, _rescued_data string"

@@ -60,7 +60,7 @@ def schema(columns: dict[str, Any], not_null: tuple[str, ...] = ()) -> dict[str,
     return {"type": "struct", "fields": fields}
 
 
-def struct(**fields: str) -> dict[str, Any]:
+def struct(**fields: Any) -> dict[str, Any]:
     return schema(fields)
 
 
@@ -256,6 +256,21 @@ def test_a_time_spark_cannot_hold() -> None:
     (batch,) = batches(wanted, rows, mode="DROPMALFORMED")
     assert batch.column("timestamp").cast("int64").to_pylist() == [5_000, -1_000]
     assert batches(schema({"offset": LONG}), rows, mode="FAILFAST")[0].num_rows == 4
+
+
+def test_fields_of_documents_without_a_column() -> None:
+    """H-10: in the schema of a query, with records that are malformed left out or not."""
+    samples = [b'{"a":1}', b'{"a":2,"x":[1],"s":{"y":2}}', b'{"a":"x","z":1}', None]
+    rows = records([Sample(each) for each in samples])
+    wanted = schema({"value": struct(a=INT, s=struct(b=INT)), "_rescued_data": STRING})
+    (batch,) = batches(wanted, rows, valueFormat="json")
+    expected = [None, '{"x":[1],"s":{"y":2}}', None, None]
+    assert batch.column("_rescued_data").to_pylist() == expected
+    (batch,) = batches(wanted, rows, valueFormat="json", mode="DROPMALFORMED")
+    assert batch.column("_rescued_data").to_pylist() == [*expected[:2], None]
+    with pytest.raises(ConfigurationError, match="unknown column _rescued_data") as raised:
+        batches(schema({"_rescued_data": STRING}), rows)
+    assert raised.value.hint == "it is for valueFormat=json"
 
 
 # --- sizes ----------------------------------------------------------------------------------------

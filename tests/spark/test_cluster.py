@@ -6,28 +6,23 @@ ingest writes its first file, the process of a task kills the executor that has 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import sysconfig
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from kfast.local.local_kafka import LocalKafka
-from kfast.local.spark import spark_environment
 from tests.class_archives import spark_java_options
 from tests.document_examples import ROOT, examples
 from tests.integration.kafka_writer import KafkaWriter
-from tests.integration.support import until
+from tests.spark.clusters import CONF, environment, spark_home, standalone
 from tests.spark.conftest import TopicFactory
 from tests.spark.crashing import Death, dying_environment
 
@@ -38,17 +33,6 @@ pq = pytest.importorskip("pyarrow.parquet")
 COUNTS: Final = (4_000, 3_000)
 """Records of the partitions."""
 
-CONF: Final = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.executor.memory": "512m",
-    "spark.scheduler.minRegisteredResourcesRatio": "1",
-    "spark.sql.streaming.metricsEnabled": "false",
-    "spark.ui.enabled": "false",
-}
-JAVA: Final = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
-"""Variables that let Spark start sooner in tests."""
-
 
 @pytest.fixture
 def readings(new_topic: TopicFactory, writer: KafkaWriter) -> str:
@@ -57,75 +41,6 @@ def readings(new_topic: TopicFactory, writer: KafkaWriter) -> str:
     for number, count in enumerate(COUNTS):
         writer.write(topic, [b"%d" % n for n in range(count)], partition=number, codec="lz4")
     return topic
-
-
-@contextlib.contextmanager
-def java_program(
-    name: str, arguments: list[str], log: Path, environment: Mapping[str, str]
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Run one of Spark's own programs meanwhile."""
-    program = [str(spark_home() / "bin" / "spark-class"), name, *arguments]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            program, env=environment, stdout=output, stderr=output, start_new_session=True
-        )
-        try:
-            yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(30)
-
-
-def spark_home() -> Path:
-    """Return the folder of pyspark, which is a whole Spark."""
-    import pyspark  # noqa: PLC0415 - takes a second
-
-    return Path(pyspark.__file__).parent
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """Return the environment of Spark's programs, with all packages but kfast.
-
-    That is installed for editing, which takes effect in folders that Python finds by itself only.
-    """
-    kept = ("PATH", "HOME", "TMPDIR", *JAVA)
-    return {
-        **{name: os.environ[name] for name in kept if name in os.environ},
-        **spark_environment(folder),
-        "PYTHONPATH": sysconfig.get_paths()["purelib"],
-        "SPARK_HOME": str(spark_home()),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_JAVA_OPTS": spark_java_options(),
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_WORKER_DIR": str(folder / "work"),
-    }
-
-
-@contextlib.contextmanager
-def standalone(folder: Path, given: Mapping[str, str]) -> Iterator[str]:
-    """Run a master and two workers with a core each; yield the master's URL."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    url = f"spark://127.0.0.1:{port}"
-    ours = ["--host", "127.0.0.1", "--webui-port", "0"]
-    package = "org.apache.spark.deploy"
-    with contextlib.ExitStack() as stack:
-        begin = [*ours, "--port", port]
-        log = folder / "master.log"
-        stack.enter_context(java_program(f"{package}.master.Master", begin, log, given))
-        logs = [folder / f"worker-{number}.log" for number in range(2)]
-        for log in logs:
-            sizes = ["--cores", "1", "--memory", "1g", url]
-            stack.enter_context(
-                java_program(f"{package}.worker.Worker", [*ours, *sizes], log, given)
-            )
-        until(
-            lambda: all("Successfully registered" in log.read_text() for log in logs),
-            "two workers",
-            60,
-        )
-        yield url
 
 
 def submit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -74,6 +75,20 @@ def started(
         end(process)
 
 
+def log_lines(table: Table, errors: str) -> tuple[list[str], str]:
+    """Return the lines of the log, and what else is on standard error."""
+    lines = errors.splitlines()
+    log = [line for line in lines if line.startswith(f"{table.output}: ")]
+    rest = [line for line in lines if line not in log]
+    return [line.removeprefix(f"{table.output}: ") for line in log], "\n".join(rest)
+
+
+def published(table: Table) -> int:
+    """Return how many rows the table has."""
+    last = ManifestLog(LocalStore(table.output)).last()
+    return 0 if last is None else last.rows
+
+
 def lines_of(errors: str) -> list[str]:
     """Return what was said on standard error: an error's own lines and nothing else."""
     first, *more = errors.splitlines()
@@ -118,8 +133,13 @@ def test_a_query_that_fails_says_why_and_leaves_nothing(kafka: LocalKafka, tmp_p
         output, errors = process.communicate(timeout=150)
         check_nothing_is_left(process.pid, tmp_path)
     assert process.returncode == 1
-    assert 'no topic "no-such-topic"' in "\n".join(lines_of(errors))
-    assert output == f"no new records for {table.output}\n"
+    log, error = log_lines(table, errors)
+    assert 'no topic "no-such-topic"' in "\n".join(lines_of(error))
+    assert output == ""
+    begin, *_, end = log
+    assert begin == "ingest of no-such-topic begins; the table has 0 rows"
+    assert end.startswith("0 rows, 0.0 MB, 0 files, 0 partitions, ")
+    assert end.endswith("; then it failed, and the next run goes on there")
 
 
 def test_a_query_that_reaches_no_broker_says_why(table: Table) -> None:
@@ -144,17 +164,17 @@ def test_a_jvm_that_dies_is_named(
     """W-07: as when the system takes its memory; no stack trace, and nothing is left."""
     topic = new_topic()
     writer.write(topic, [b"x"] * 10)
-    arguments = Table(None, kafka.bootstrap_servers, tmp_path).arguments(topic, "--trigger", "1s")
-    with started(tmp_path, arguments) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("batch 0 | 10 rows | ")
+    table = Table(None, kafka.bootstrap_servers, tmp_path)
+    with started(tmp_path, table.arguments(topic, "--trigger", "1s")) as process:
+        until(lambda: published(table) == 10, "the first batch", 300)
         for java in java_in_session(process.pid):
             java.kill()
         output, errors = process.communicate(timeout=120)
         check_nothing_is_left(process.pid, tmp_path)
-    assert process.returncode == 1
-    assert output.startswith("10 rows in 1 batches")
-    first, *_, last = lines_of(errors)
+    assert (process.returncode, output) == (1, "")
+    log, error = log_lines(table, errors)
+    assert log[-1].startswith("10 rows, ")
+    first, *_, last = lines_of(error)
     assert first == "Spark's Java process was killed by signal 9"
     assert last.startswith("try: start the ingest again")
 
@@ -173,27 +193,26 @@ def test_a_program_whose_workers_are_killed_and_ctrl_c(
     limit = ("--option", "maxOffsetsPerTrigger=40")
     arguments = table.arguments(topic, "--partition-by", "hour", "--trigger", "1s", *limit)
     with started(tmp_path, arguments, death) as process:
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        assert first.startswith("batch 0 | 40 rows | "), (first, process.communicate(timeout=60))
-        assert f"| lag 0 | {topic} 0:20 1:20" in first
+        until(lambda: published(table) == 40, "the first batch", 300)
         writer.write(topic, [b"y"] * 3)
-        assert process.stdout.readline().startswith("batch 1 | 3 rows | ")
+        until(lambda: published(table) == 43, "the second batch", 300)
         for number in range(2):
             writer.write(topic, [b"z"] * 300, partition=number)
-        assert process.stdout.readline().startswith("batch 2 | ")
+        until(lambda: published(table) > 43, "the third batch", 300)
         # Between batches, as a terminal does it: Spark's processes get it, too.
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=120)
         check_nothing_is_left(process.pid, tmp_path)
-    assert process.returncode == 130
-    assert errors == ""
+    assert (process.returncode, output) == (130, "")
+    begin, *minutes, end = errors.splitlines()
+    assert begin == f"{table.output}: ingest of {topic} begins; the table has 0 rows"
+    assert all(" rows since the start, " in line for line in minutes)
     before = table.rows()
     last = ManifestLog(LocalStore(table.output)).last()
     assert last is not None
     assert 43 < len(before) == len(set(before)) <= last.rows < 643
-    assert f"{last.rows} rows in {last.sequence} batches" in output, "the summary"
-    assert f"{table.output} has {last.rows} rows of 2 partitions" in output
+    assert end.startswith(f"{table.output}: {last.rows} rows, "), "the summary"
+    assert ", 2 partitions, " in end
     assert (tmp_path / "calls").stat().st_size > 21, "the task ran again"
     assert len(table.staged()) >= 1, "the dead worker's"
     table.ingest(topic, partition_by="hour", orphan_age_ms=0)
@@ -212,3 +231,38 @@ def test_ctrl_c_while_spark_starts(bare: Table, tmp_path: Path) -> None:
         output, errors = process.communicate(timeout=120)
         check_nothing_is_left(process.pid, tmp_path)
     assert (process.returncode, output, errors) == (130, "", "")
+
+
+def test_what_a_service_and_a_terminal_see(
+    new_topic: TopicFactory, writer: KafkaWriter, table: Table, tmp_path: Path
+) -> None:
+    """J-02, J-04: lines and warnings on standard error; a line per batch with --verbose."""
+    topic = new_topic()
+    writer.write(topic, [b"no number", b"\x00\x00\x00\x07"])
+    arguments = table.arguments(topic, "--value-format", "int32")
+    status, output, errors = run_ingest(tmp_path, arguments)
+    assert (status, output) == (0, "")
+    log, rest = log_lines(table, errors)
+    assert log[0] == f"ingest of {topic} begins; the table has 0 rows"
+    assert log[-1].startswith("2 rows, 0.0 MB, 1 files, 1 partitions, 1 malformed records, ")
+    assert all(" rows since the start, " in line for line in log[1:-1]), "of a slow machine"
+    (warning,) = rest.splitlines()
+    assert " WARNING kfast.table.ingest_warnings: " in warning
+    assert f"1 malformed keys and values: they are null, or their records left out ({topic}-0" in (
+        warning
+    )
+    writer.write(topic, [b"no number"])
+    status, output, errors = run_ingest(tmp_path, [*arguments, "-q"])
+    assert (status, output) == (0, "")
+    (warning,) = errors.splitlines()
+    assert " WARNING " in warning, "-q has nothing else"
+    writer.write(topic, [b"no number"])
+    status, output, errors = run_ingest(tmp_path, [*arguments, "--verbose"])
+    assert status == 0
+    batch, summary, *more = output.splitlines()
+    assert re.match(r"batch \d+ \| 1 rows \| .* \| 1 malformed records \| ", batch)
+    assert summary.startswith("1 rows in 1 batches")
+    assert more[-1] == f"{table.output} has 4 rows of 1 partitions"
+    begin, *minutes = log_lines(table, errors)[0]
+    assert begin == f"ingest of {topic} begins, 1 partitions from {topic} 0:3; the table has 3 rows"
+    assert all(" rows since the start, " in line for line in minutes), "the summary is on stdout"

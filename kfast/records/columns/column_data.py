@@ -313,7 +313,7 @@ class ColumnData:
             children=self.children,
             categories=self.categories,
             is_null=read_only(_mask_of(self) | mask),
-            unknown=self.unknown,
+            unknown=None if self.unknown is None else self.unknown.without(mask),
         )
 
     # --- memory -----------------------------------------------------------------------------------

@@ -43,6 +43,11 @@ class UnknownFields:
         counts = take(self.counts, rows)
         return type(self)(counts, self.paths) if counts.any() else None
 
+    def without(self, rows: NDArray[np.bool_]) -> Self | None:
+        """Return those of all rows but some, None if the others have none."""
+        counts = read_only(np.where(rows, np.int32(0), self.counts))
+        return type(self)(counts, self.paths) if counts.any() else None
+
     @classmethod
     def concat(cls, parts: Sequence[tuple[UnknownFields | None, int]]) -> UnknownFields | None:
         """Return those of columns that are joined, each with its number of rows."""

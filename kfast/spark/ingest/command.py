@@ -1,8 +1,12 @@
 """``python -m kfast.spark.ingest``: the command line of an ingest.
 
 Owns its arguments, the Spark session it runs in, and its exit status: 0 when all was read, 1 with
-an error's text on standard error, 130 after Ctrl-C and 143 after SIGTERM. Progress goes to standard
-output, a line per batch. A batch that is interrupted is repeated by the next run.
+an error's text on standard error, 130 after Ctrl-C and 143 after SIGTERM. A batch that is
+interrupted is repeated by the next run.
+
+On a terminal, and with ``--verbose``, progress is a line per batch on standard output. For a log
+there are the lines of ``kfast ingest``, on standard error: at the start, once a minute, at the end.
+Warnings are there in both cases.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,23 +38,30 @@ from kfast.local.spark import (
     spark_java_home,
     stop_spark,
 )
+from kfast.records.table_text import shown
 from kfast.spark.ingest import given_options
 from kfast.spark.ingest.compact_command import compact
 from kfast.spark.ingest.progress import IngestProgress
 from kfast.spark.ingest.query import AVAILABLE_NOW, FORMATS, ORPHAN_AGE_MS, check_settings, ingest
 from kfast.spark.source.option_kinds import duration_ms
+from kfast.table.dead_letter_topic import letter_topic
 from kfast.table.entries import TableShape
 from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.folders import HELP as FOLDERS
 from kfast.table.fsspec_store import open_store
+from kfast.table.ingest_lines import IngestLines
+from kfast.table.ingest_warnings import IngestWarnings
+from kfast.table.ingest_watcher import IngestWatcher
 from kfast.table.leftovers import probe_store
 from kfast.table.log_formats import open_log
+from kfast.table.table_log import TableLog
 from kfast.threads.metrics_server import metrics_address
 
 _PROGRESS_SECONDS: Final = 0.2
 _OUR_ERROR: Final = re.compile(r"kfast\.errors\.\w+: (.+(?:\n(?:cause|found|try): .+)*)")
 _PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*: .+)$", re.MULTILINE)
 _SPARK_ERROR: Final = re.compile(r"terminated with exception: (.+?)(?: SQLSTATE|$)", re.MULTILINE)
+_LOG_LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _CAUSE_LENGTH: Final = 2_000
 _NO_SPACE_HINT: Final = (
     "free space on the disks of the table, the checkpoint and Spark's own files (spark.local.dir), "
@@ -71,17 +82,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return compact(words[1:])
     arguments = _parser().parse_args(words)
     if arguments.verbose:
-        logging.basicConfig(
-            level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-        )
+        logging.basicConfig(level=logging.INFO, format=_LOG_LINE)
         logging.getLogger("py4j").setLevel(logging.WARNING)
     else:  # py4j logs to the root, which would print stack traces
         logging.basicConfig(handlers=[logging.NullHandler()])
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(_LOG_LINE))
+        handler.setLevel(logging.WARNING)
+        logging.getLogger("kfast.table").addHandler(handler)
     return run_program(lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    clock = SystemClock()
     # Malformed arguments and unwritable folders are reported before Spark starts, which is slow.
     storage_options, storage_notes = given_options.storage_options(
         pairs(arguments.storage_option, "--storage-option"), os.environ
@@ -106,7 +118,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.metrics is not None:
         metrics_address(arguments.metrics)
     open_store(arguments.checkpoint, storage_options)
-    if arguments.dead_letter is not None:
+    if arguments.dead_letter is not None and not letter_topic(arguments.dead_letter):
         open_store(arguments.dead_letter, storage_options)
     store = open_store(arguments.output, storage_options)
     probe_store(store)
@@ -125,13 +137,38 @@ def _run(arguments: argparse.Namespace) -> None:
             dead_letter=arguments.dead_letter,
             **settings,
         )
-        last = log.last()
-        assert last is not None  # the query has begun to write the table
-        progress = IngestProgress(log, last.writer, clock.now_ms())
-        try:
-            finish(query, lambda: _print_lines(progress.lines(query.recentProgress)))
-        finally:
-            _print_lines([progress.summary(clock.now_ms())])
+        _watch(query, log, arguments)
+
+
+def _watch(query: Any, log: TableLog, arguments: argparse.Namespace) -> None:
+    """Report on a query until its end."""
+    clock = SystemClock()
+    last = log.last()
+    assert last is not None  # the query has begun to write the table
+    has_batch_lines = not arguments.quiet and (sys.stdout.isatty() or arguments.verbose)
+    watchers: list[IngestWatcher] = [IngestWarnings(clock)]
+    if not arguments.quiet:
+        is_log = not sys.stderr.isatty()
+        has_summary = not has_batch_lines
+        watchers.append(IngestLines(_write, clock, is_log=is_log, has_summary=has_summary))
+    progress = IngestProgress(log, last.writer, clock.now_ms(), watchers)
+    progress.begin(arguments.topics or "topics of a pattern")
+
+    def report() -> None:
+        lines = [*progress.lines(query.recentProgress)]
+        _print_lines(lines if has_batch_lines else ())
+        progress.tick()
+
+    is_complete = True
+    try:
+        finish(query, report)
+    except Exception:
+        is_complete = False
+        raise
+    finally:
+        summary = progress.summary(clock.now_ms())
+        _print_lines([summary] if has_batch_lines else ())
+        progress.close(is_complete=is_complete)
 
 
 def finish(query: Any, report: Callable[[], object]) -> None:
@@ -186,6 +223,12 @@ def failure_of(text: str) -> KafkaError:
         if "No space left" in text
         else "--verbose --conf spark.log.level=ERROR shows the whole log",
     )
+
+
+def _write(line: str) -> None:
+    """Write a line for the log; one that cannot take it is no reason to end."""
+    with suppress(OSError):
+        print(shown(line), file=sys.stderr, flush=True)
 
 
 def _print_lines(lines: Iterable[str]) -> None:
@@ -255,8 +298,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--dead-letter",
-        metavar="DIR",
-        help="folder or URL for malformed keys and values, with their bytes, code and path",
+        metavar="DIR|topic:NAME",
+        help="folder or URL, or topic, for malformed keys and values, with their bytes, code and "
+        "path",
     )
     parser.add_argument(
         "--take-over",
@@ -297,7 +341,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="Spark setting; may be repeated",
     )
-    parser.add_argument("--verbose", action="store_true", help="log to standard error")
+    parser.add_argument(
+        "--verbose", action="store_true", help="log to standard error, and a line per batch"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no lines but warnings")
     return parser
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from kfast.table.dead_letter_topic import letter_topic
 from kfast.table.entries import TableShape, Writer
 from kfast.table.fsspec_store import open_store
 from kfast.table.log_formats import open_log
@@ -49,11 +50,16 @@ class IngestPlan:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of the topics that the table has, as far as its writers knew them."""
     dead_letters: str = ""
-    """URL of the folder for malformed keys and values."""
+    """URL of the folder for malformed keys and values, or ``topic:NAME``."""
     field_ids: Mapping[str, int] = field(default_factory=dict)
     """Of the columns of the files, by path; for Iceberg tables."""
     partition_fields: tuple[IcebergField, ...] = ()
     """What the table is partitioned by; for Iceberg tables."""
+
+    @property
+    def letter_topic(self) -> str:
+        """The topic for malformed keys and values, "" for a folder or none."""
+        return letter_topic(self.dead_letters)
 
     def log(self) -> TableLog:
         """Open the table's log."""

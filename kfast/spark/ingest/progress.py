@@ -1,30 +1,38 @@
 """IngestProgress: the progress lines of a running ingest.
 
-Owns the text: one line per batch and a summary. Rows, bytes, offsets and what was not read as it is
-in Kafka come from the table's log, which has them for every writer; time and lag from Spark. Pure
-but for reading the log.
+Owns the text for a terminal: one line per batch and a summary. Others that report on the ingest,
+such as the lines for a log, are its watchers, and get each batch from here. Rows, bytes, offsets
+and what was not read as it is in Kafka come from the table's log, which has them for every writer;
+time and lag from Spark. Pure but for reading the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from kfast.spark.source.query_lag import progress_offsets, query_lag
 from kfast.table.entries import Entry, Writer
+from kfast.table.ingest_lines import offsets_text
+from kfast.table.ingest_watcher import IngestStart, IngestWatcher
 from kfast.table.offsets_json import format_partitions
 from kfast.table.read_counts import ReadCounts, SkippedBatch
 from kfast.table.table_log import TableLog
 from kfast.types import TopicPartition
 
-_SHOWN: Final = 12
-
 
 class IngestProgress:
     """The progress of one run of a query, which began at ``now_ms``."""
 
-    def __init__(self, log: TableLog, writer: Writer, now_ms: int) -> None:
+    def __init__(
+        self,
+        log: TableLog,
+        writer: Writer,
+        now_ms: int,
+        watchers: Sequence[IngestWatcher] = (),
+    ) -> None:
         self._log = log
+        self._watchers = watchers
         self._writer = writer
         self._began_ms = now_ms
         self._seen = -1
@@ -39,6 +47,25 @@ class IngestProgress:
         self._anew: set[TopicPartition] = set()
         self._gone: set[TopicPartition] = set()
         self._last: Entry | None = None
+        self._lag: int | None = None
+
+    def begin(self, topics: str) -> None:
+        """Report the start to the watchers; ``topics`` is for people."""
+        last = self._log.last()
+        assert last is not None  # the query has begun to write the table
+        start = IngestStart(self._log.store.url, topics, last.ends, None, last.rows)
+        for watcher in self._watchers:
+            watcher.begin(start)
+
+    def tick(self) -> None:
+        """Let the watchers report what is due."""
+        for watcher in self._watchers:
+            watcher.tick(lambda: self._lag)
+
+    def close(self, *, is_complete: bool) -> None:
+        """Let the watchers report the rest; after `summary`, which counts the last batch."""
+        for watcher in self._watchers:
+            watcher.close(is_complete=is_complete)
 
     def lines(self, progresses: Iterable[Any]) -> Iterator[str]:
         """Yield a line for each new batch of ``StreamingQuery.recentProgress``."""
@@ -48,10 +75,12 @@ class IngestProgress:
                 continue
             entry = self._entry(batch_id)
             if entry is None:  # no new records: Spark reports the next batch
+                self._lag = _lag(progress)
                 continue
             self._seen = batch_id
             self._count(entry)
-            yield batch_line(entry, int(progress.batchDuration), _lag(progress))
+            self._lag = _lag(progress)
+            yield batch_line(entry, int(progress.batchDuration), self._lag)
 
     def _entry(self, batch_id: int) -> Entry | None:
         """The entry of a batch, None if there is none of this writer."""
@@ -67,6 +96,8 @@ class IngestProgress:
         self._anew.update(entry.restarted)
         self._gone.update(entry.gone)
         self._last = entry
+        for watcher in self._watchers:
+            watcher.add(entry)
 
     def summary(self, now_ms: int) -> str:
         """Return the totals of the run, with a batch that was published when it was stopped."""
@@ -110,7 +141,7 @@ def batch_line(entry: Entry, duration_ms: int, lag: int | None) -> str:
         *([f"created anew: {format_partitions(entry.restarted)}"] if entry.restarted else []),
         *([f"gone: {format_partitions(entry.gone)}"] if entry.gone else []),
         *([] if lag is None else [f"lag {lag:,}"]),
-        _offsets(entry.ends),
+        offsets_text(entry.ends),
     ]
     return " | ".join(fields)
 
@@ -124,15 +155,6 @@ def counts_of(entry: Entry) -> ReadCounts:
             # Tasks that share a batch have it each.
             counts.skip(SkippedBatch(*batch_range.topic_partition, int(base), int(last)))
     return counts
-
-
-def _offsets(ends: Mapping[TopicPartition, int]) -> str:
-    """Return topics with their partitions' next offsets, a few of them."""
-    by_topic: dict[str, list[str]] = {}
-    for tp in sorted(ends)[:_SHOWN]:
-        by_topic.setdefault(tp.topic, []).append(f"{tp.partition}:{ends[tp]}")
-    text = ", ".join(f"{topic} {' '.join(offsets)}" for topic, offsets in by_topic.items())
-    return text + (f" and {len(ends) - _SHOWN} more" if len(ends) > _SHOWN else "")
 
 
 def _lag(progress: Any) -> int | None:

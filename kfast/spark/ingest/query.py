@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._optional import optional_package
+from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError
+from kfast.kafka_consumer import KafkaConsumer
 from kfast.spark.ingest.opening import open_table
 from kfast.spark.ingest.plan import IngestPlan
 from kfast.spark.ingest.query_metrics import QueryMetrics
@@ -23,6 +25,8 @@ from kfast.spark.source.count_channel import CHANNEL
 from kfast.spark.source.option_kinds import duration_ms
 from kfast.spark.source.options import parse_options, shared_options
 from kfast.spark.source.schema import default_schema, project
+from kfast.spark.source.worker_check import check_workers
+from kfast.table.dead_letter_topic import check_letter_topic, letter_topic
 from kfast.table.dead_letters import check_can_be_bad, check_dead_letters
 from kfast.table.entries import TableShape
 from kfast.table.file_formats import COMPRESSIONS
@@ -33,6 +37,7 @@ from kfast.table.location import is_local, scheme_of
 from kfast.table.log_formats import open_log
 from kfast.table.option_spelling import OptionSpelling
 from kfast.table.partitioning import check_partition_by, check_partitioning
+from kfast.table.producer_settings import producer_settings
 from kfast.table.schema_changes import as_table, schema_change
 from kfast.table.store import storage_errors
 
@@ -137,8 +142,9 @@ def ingest(
         machine, ``"HOST:9400"``.
     dead_letter : str, optional
         Folder or URL that gets malformed keys and values as Parquet files, each exactly once, with
-        topic, partition, offset, code, path and bytes. Their records are null in the table, or left
-        out with the option ``mode=DROPMALFORMED``.
+        topic, partition, offset, code, path and bytes; or ``topic:NAME``, a topic that workers
+        produce them to, at least once (``kfast[confluent]``). Their records are null in the table,
+        or left out with the option ``mode=DROPMALFORMED``.
 
     Returns
     -------
@@ -150,7 +156,8 @@ def ingest(
     ConfigurationError
         An option is malformed, or the table belongs to another checkpoint or is of another shape.
     MissingDependencyError
-        pyspark, pyarrow, or the package of a filesystem or of Delta is missing.
+        pyspark, pyarrow, or the package of a filesystem or of Delta is missing; or kfast or pyarrow
+        are missing on Spark's workers.
     """
     optional_package("pyspark", "kfast.spark.ingest")
     optional_package("pyarrow", "kfast.spark.ingest")
@@ -168,6 +175,7 @@ def ingest(
     )
     source = wanted.source
     check_iceberg(format, iceberg_table, wanted.partition_by)
+    check_workers(spark)
     shape, projection = _shape(spark, source, schema, format, wanted.partition_by)
     shape = replace(shape, catalog_table=iceberg_table)
     options_of_stores = dict(storage_options or {})
@@ -180,7 +188,13 @@ def ingest(
     letters = ""
     if dead_letter is not None:
         check_can_be_bad(projection, wanted.partition_by)
-        letters = check_dead_letters(dead_letter, log.store.url, options_of_stores)
+        letters = _letters(
+            dead_letter,
+            source,
+            log.store.url,
+            options_of_stores,
+            is_connect=type(spark).__module__.startswith("pyspark.sql.connect"),
+        )
     location = _spark_location(spark, folder.url)
     with storage_errors(f"cannot open {log.store.url} with the checkpoint {folder.url}"):
         shape, projection = _as_table(log, shape, projection)
@@ -192,7 +206,7 @@ def ingest(
             open_folder,
             take_over=take_over,
             orphan_age_ms=orphan_age_ms,
-            dead_letters=letters,
+            dead_letters="" if letter_topic(letters) else letters,
         )
     plan = IngestPlan(
         log.store.url,
@@ -225,6 +239,29 @@ def ingest(
         raise
     served.begin(query)
     return query
+
+
+def _letters(
+    dead_letter: str,
+    source: Mapping[str, str],
+    table: str,
+    storage_options: Mapping[str, str],
+    *,
+    is_connect: bool,
+) -> str:
+    """Return where dead letters go, checked: the URL of a folder, or a topic."""
+    topic = letter_topic(dead_letter)
+    if not topic:
+        return check_dead_letters(dead_letter, table, storage_options)
+    options = parse_options(source, is_stream=True)
+    names = options.topics.names
+    is_matched = bool(options.topics.choose(topic, [0], is_internal=False))
+    check_letter_topic(topic, is_read=is_matched if names is None else topic in names)
+    producer_settings(ConsumerConfig(options.kafka))
+    if not is_connect:  # whose client may have no way to the brokers
+        with KafkaConsumer(config=options.kafka) as consumer:
+            consumer.internals.required_partitions(topic)
+    return dead_letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +377,7 @@ def _as_table(
 ) -> tuple[TableShape, Projection]:
     """Return the columns with the types of the table, where that has wider ones."""
     last = log.last()
-    if last is None:
+    if last is None or not last.shape.schema:
         return shape, projection
     change = schema_change(last.shape.schema, shape.schema, log.store.url, shape.format)
     projection = as_table(projection, change)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kfast.spark.source.options import SourceOptions
     from kfast.spark.source.range_reader import RangeReader
     from kfast.table.batches import BatchPart, ReadRange
-    from kfast.table.dead_letters import DeadLetters
+    from kfast.table.dead_letter_sink import DeadLetterSink
     from kfast.table.offset_ranges import OffsetRange
     from kfast.table.store import TableStore
 
@@ -53,7 +53,8 @@ def write_ranges(
     try:
         for wanted in ranges:
             reader.counts = ReadCounts()
-            written.append(_write(store, reader, wanted, plan, deserializers))
+            files = range_files(store, wanted, plan, deserializers, options.kafka)
+            written.append(_write(files, reader, wanted))
             total.add(reader.counts)
     except BaseException:
         for file in files_in(written):
@@ -65,15 +66,8 @@ def write_ranges(
     freeze_modules()
 
 
-def _write(
-    store: TableStore,
-    reader: RangeReader,
-    wanted: OffsetRange,
-    plan: IngestPlan,
-    deserializers: Mapping[str, Deserializer],
-) -> ReadRange:
+def _write(files: RangeFiles, reader: RangeReader, wanted: OffsetRange) -> ReadRange:
     """Write the records of a range."""
-    files = range_files(store, wanted, plan, deserializers)
     try:
         for records in reader.read(wanted):
             files.write(records)
@@ -88,8 +82,12 @@ def range_files(
     wanted: OffsetRange,
     plan: IngestPlan,
     deserializers: Mapping[str, Deserializer],
+    kafka: Mapping[str, str] | None = None,
 ) -> RangeFiles:
-    """Return the files of a range, which are not opened yet."""
+    """Return the files of a range, which are not opened yet.
+
+    ``kafka`` are the settings of the cluster, for dead letters that go to a topic of it.
+    """
     return RangeFiles(
         store,
         plan.shape.in_files(plan.projection),
@@ -101,13 +99,23 @@ def range_files(
         deserializers=deserializers,
         field_ids=plan.field_ids,
         partition_fields=plan.partition_fields,
-        dead_letters=_dead_letters(wanted, plan),
+        dead_letters=_dead_letters(wanted, plan, kafka),
     )
 
 
-def _dead_letters(wanted: OffsetRange, plan: IngestPlan) -> DeadLetters | None:
-    if not plan.dead_letters:
+def _dead_letters(
+    wanted: OffsetRange, plan: IngestPlan, kafka: Mapping[str, str] | None
+) -> DeadLetterSink | None:
+    topic = plan.letter_topic
+    if not plan.dead_letters or (topic and kafka is None):
         return None
+    if topic:
+        from kfast.config import ConsumerConfig  # noqa: PLC0415 - rarely used
+        from kfast.table.dead_letter_topic import DeadLetterTopic  # noqa: PLC0415
+
+        config = ConsumerConfig(kafka)
+        letters = DeadLetterTopic(topic, config, config.default_api_timeout_ms)
+        return letters.of_range(wanted, is_only=True)
     from kfast.table.dead_letters import DeadLetters  # noqa: PLC0415 - rarely used
 
     return DeadLetters(plan.open_folder(plan.dead_letters), wanted, plan.writer.id)

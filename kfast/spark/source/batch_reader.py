@@ -15,12 +15,13 @@ Imports pyspark: only modules that Spark's processes load import this one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from kfast.spark.source.checked_pickle import checked_reduce
 from kfast.spark.source.process_logs import log_to_stderr
-from kfast.table.offset_ranges import OffsetRange, plan_ranges
+from kfast.table.offset_ranges import OffsetRange, bundle_ranges, plan_ranges
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,6 +32,21 @@ if TYPE_CHECKING:
     from kfast.types import TopicPartition
 
 PUSHDOWN_CONF: Final = "spark.sql.python.filterPushdown.enabled"
+
+
+BUNDLED_TASKS: Final = 64
+"""Ranges have a task of their own up to this number; of more, small ones share tasks.
+
+Users count on one task per partition as with ``format("kafka")``, for what they do with the records
+of few partitions. Of many, starting tasks would take most of the time.
+"""
+
+
+def bundled_offsets(ranges: list[OffsetRange], options: SourceOptions) -> int:
+    """Return how many offsets of small ranges may share a task, 0 for none."""
+    if len(ranges) <= BUNDLED_TASKS:
+        return 0
+    return min(options.bundle_offsets, sum(part.size for part in ranges) // BUNDLED_TASKS)
 
 
 def input_partitions(bundles: Iterable[tuple[OffsetRange, ...]]) -> list[InputPartition]:
@@ -64,6 +80,9 @@ class KafkaBatchReader(DataSourceReader):
         self._options = options
         self._projection = projection
 
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return checked_reduce(self, protocol)
+
     def partitions(self) -> list[InputPartition]:
         """Plan the query, on the driver."""
         from kfast.spark.source.driver import (  # noqa: PLC0415 - driver only
@@ -77,15 +96,20 @@ class KafkaBatchReader(DataSourceReader):
             partitions = lookup.partitions(must_exist=True)
             start = lookup.resolve(options.start, partitions)
             end = lookup.resolve(options.end, partitions)
+            existing = partitions & start.keys() & end.keys()
+            if existing < partitions:  # deleted meanwhile: an error, unless a pattern selects them
+                lookup.partitions(must_exist=True)
+                start = {tp: start[tp] for tp in existing}
+                end = {tp: end[tp] for tp in existing}
             start |= starts_instead(options, lookup, start, end)
-            ranges = {tp: OffsetRange(*tp, start[tp], end[tp]) for tp in sorted(partitions)}
+            ranges = {tp: OffsetRange(*tp, start[tp], end[tp]) for tp in sorted(existing)}
             kept = self._filtered(ranges, lookup)
         plan = plan_ranges(
             kept,
             min_partitions=options.min_partitions,
             max_records=options.max_records_per_partition,
         )
-        return input_partitions((part,) for part in plan)
+        return input_partitions(bundle_ranges(plan, bundled_offsets(plan, options)))
 
     def _filtered(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kfast.spark.source.checked_pickle import checked_source
 from kfast.table.read_counts import ReadCounts
 
 BatchKey = tuple[str, int]
@@ -45,16 +46,15 @@ class CountChannel:
         self._accumulator: Any = None
 
     def counted(self, spark: Any, source: type) -> type:
-        """Return the source with what its tasks count into; itself in a session that has none."""
+        """Return the source to register, with what its tasks count into if the session has that."""
         try:
             context = spark.sparkContext
         except Exception:  # Spark Connect; its error has another class in each version
-            return source
+            return checked_source(source)
         if context is not self._context:
             self._context = context
             self._accumulator = context.accumulator({}, SumByBatch())
-        # Made here, the class is pickled with its attributes, not by its name.
-        return type(source.__name__, (source,), {"counts": self._accumulator})
+        return checked_source(source, self._accumulator)
 
     def take(self, key: BatchKey) -> ReadCounts | None:
         """Return the counts of a finished batch, once; None if they are not known."""

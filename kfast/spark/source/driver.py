@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeVar
 
 from kfast._logging import Logger
 from kfast.consumer.unknown_topic_check import unknown_partition
-from kfast.errors import KafkaError, KafkaTimeoutError
+from kfast.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.spark.source.consumer_cache import CONSUMERS, ConsumerCache
 from kfast.spark.source.data_loss import DataLoss
@@ -82,7 +82,7 @@ def starts_instead(
     log_ends = end if end is not None and is_log_end else lookup.latest(doubtful)
     loss = DataLoss(options.fail_on_data_loss)
     instead: Offsets = {}
-    for tp in sorted(doubtful):
+    for tp in sorted(doubtful & log_ends.keys()):
         log_end = log_ends[tp]
         last = log_end if end is None else end[tp]
         is_open = start[tp] > log_end and tp not in given
@@ -161,28 +161,34 @@ class OffsetLookup:
         return chosen
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Return the first offset of each partition."""
-        if not partitions:
-            return {}
-        return self._try("log starts", lambda consumer: consumer.beginning_offsets(partitions))
+        """Return the first offset of each partition; one that was deleted is left out."""
+        return self._try_existing("log starts", partitions, KafkaConsumer.beginning_offsets)
 
     def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Return the end of each partition, the last stable offset under ``read_committed``."""
-        if not partitions:
-            return {}
-        return self._try("log ends", lambda consumer: consumer.end_offsets(partitions))
+        """Return the end of each partition, the last stable offset under ``read_committed``.
+
+        A partition that was deleted is left out.
+        """
+        return self._try_existing("log ends", partitions, KafkaConsumer.end_offsets)
 
     def at_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first offset at or after a time for each partition, None for a miss."""
-        if not times:
-            return {}
+        """Return the first offset at or after a time for each partition, None for a miss.
+
+        A partition that was deleted is left out.
+        """
         moments = {tp: _moment(ms) for tp, ms in times.items()}
-        return self._try("offsets by time", lambda consumer: consumer.offsets_for_times(moments))
+
+        def ask(
+            consumer: KafkaConsumer, existing: Collection[TopicPartition]
+        ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
+            return consumer.offsets_for_times({tp: moments[tp] for tp in existing})
+
+        return self._try_existing("offsets by time", times, ask)
 
     def resolve(self, limit: OffsetLimit, partitions: set[TopicPartition]) -> Offsets:
-        """Return the offset of each partition at a limit.
+        """Return the offset of each partition at a limit; one that was deleted is left out.
 
         Raises ``ConfigurationError`` if the limit does not name exactly these partitions, and
         ``KafkaError`` if no record is as new as its time.
@@ -196,7 +202,12 @@ class OffsetLookup:
             given = limit.by_partition
             first = self.earliest([tp for tp in partitions if given[tp] == EARLIEST])
             last = self.latest([tp for tp in partitions if given[tp] == LATEST])
-            return {tp: first.get(tp, last.get(tp, given[tp])) for tp in partitions}
+            marked = {EARLIEST: first, LATEST: last}
+            return {
+                tp: marked.get(given[tp], given)[tp]
+                for tp in partitions
+                if tp in marked.get(given[tp], given)
+            }
         times = (
             dict(limit.by_partition)
             if limit.kind is LimitKind.TIMESTAMPS
@@ -206,7 +217,7 @@ class OffsetLookup:
 
     def _resolve_times(self, limit: OffsetLimit, times: Mapping[TopicPartition, int]) -> Offsets:
         found = self.at_times(times)
-        missed = sorted(tp for tp in times if found.get(tp) is None)
+        missed = sorted(tp for tp, hit in found.items() if hit is None)
         if missed and not limit.is_miss_latest:
             tp = missed[0]
             raise KafkaError(
@@ -216,19 +227,51 @@ class OffsetLookup:
                 topic=tp.topic,
                 partition=tp.partition,
             )
-        ends = self.latest(missed)
         # The record found may not be readable yet (read_committed): readers wait for it.
-        return {tp: ends[tp] if (hit := found[tp]) is None else hit.offset for tp in times}
+        hits = {tp: hit.offset for tp, hit in found.items() if hit is not None}
+        return {**hits, **self.latest(missed)}
 
     # --- retries ----------------------------------------------------------------------------------
 
+    def _try_existing(
+        self,
+        what: str,
+        partitions: Collection[TopicPartition],
+        ask: Callable[[KafkaConsumer, Collection[TopicPartition]], Mapping[TopicPartition, T]],
+    ) -> dict[TopicPartition, T]:
+        """Look up partitions; those that were deleted after they were listed are left out.
+
+        Deleted means that the topics, looked up again, do not have the partition: one that a broker
+        with old metadata does not know is looked up again as it is.
+        """
+        existing = set(partitions)
+        for number in range(1, self._tries + 1):
+            if not existing:
+                return {}
+            remaining = frozenset(existing)
+            try:
+                return dict(self._try(what, lambda consumer: ask(consumer, remaining)))  # noqa: B023 - called at once
+            except UnknownTopicOrPartitionError as error:
+                existing &= self.partitions(must_exist=False)
+                if existing == remaining and number == self._tries:
+                    raise
+                logger.warning("look-up of %s: %s", what, error.message)
+                self.pause()
+        raise KafkaTimeoutError(f"no answer to the look-up of {what}: topics are being deleted")
+
+    @property
+    def _tries(self) -> int:
+        return max(1, self._options.num_retries)
+
     def _try(self, what: str, ask: Callable[[KafkaConsumer], T]) -> T:
-        tries = max(1, self._options.num_retries)
+        tries = self._tries
         for number in range(1, tries + 1):
             try:
                 if self._consumer is None:
                     self._consumer = self._cache.borrow(self._settings(), is_fresh=number > 1)
                 return ask(self._consumer)
+            except UnknownTopicOrPartitionError:
+                raise  # the same partitions would be asked for; see _try_existing
             except KafkaError as error:
                 if not error.retriable or number == tries:
                     raise

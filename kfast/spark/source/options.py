@@ -165,7 +165,7 @@ class SourceOptions:
 
     @property
     def bundle_offsets(self) -> int:
-        """Most offsets of the ranges that share a task of a stream; 0 for a task per range."""
+        """Most offsets of the ranges that share a task; 0 for a task per range."""
         if self.min_partitions is not None:  # many tasks are wanted
             return 0
         return min(BUNDLE_OFFSETS, self.max_records_per_partition or BUNDLE_OFFSETS)

@@ -19,6 +19,8 @@ _corrupt_record    binary: a value that is not of the     when the user's
                    format                                 schema names it
 _corrupt_reason    string: code and path of what is       the same; without a
                    malformed, or timestamp range          format, too
+_rescued_data      string: fields of a value in JSON      the same
+                   that have no column, as JSON
 =================  =====================================  =================
 
 With ``json``, ``avro`` and ``protobuf`` the user's schema types value and key, too; it says which
@@ -37,6 +39,7 @@ from kfast.table.projection import (
     FORMAT_TYPES,
     HEADERS_TYPE,
     KAFKA_COLUMNS,
+    RESCUED,
     SPELLINGS,
     STRUCT_FIELDS,
     ColumnFormat,
@@ -143,6 +146,8 @@ def _known_types(options: SourceOptions) -> dict[str, str]:
         types[_REASON] = "string"
         if is_decoded:
             types[options.corrupt_column.lower()] = "binary"
+    if options.format_of("value").kind == "json":
+        types[RESCUED] = "string"
     return types
 
 
@@ -151,6 +156,7 @@ def _unknown(name: str, known: Mapping[str, str]) -> ConfigurationError:
         "headers": "set includeHeaders=true",
         "_corrupt_record": "it is for mode PERMISSIVE with a valueFormat",
         _REASON: "it is for mode PERMISSIVE",
+        RESCUED: "it is for valueFormat=json",
     }
     near = did_you_mean(name.lower(), known)
     spelled = SPELLINGS.get(near or "", near)

@@ -5,15 +5,16 @@ Owns the offsets of a running query on the driver: where it starts, where the ne
 the ranges between two offsets. A restarted query needs nothing of it: Spark's checkpoint has the
 offsets.
 
-Spark polls an idle query every 10 ms; the log ends are looked up once per `ENDS_MAX_AGE_MS`. New
-partitions are read from their beginning; a partition that is gone, or ends before what was read, is
-data loss: reported before Spark writes the batch's end to the checkpoint, so that the query can
-resume from it after the logs, or the options, have been fixed. Driver only, one thread at a time.
+Spark polls an idle query every 10 ms; the log ends are looked up once per `ENDS_MAX_AGE_MS`, for
+more than 400 partitions less often. New partitions are read from their beginning; a partition that
+is gone, or ends before what was read, is data loss: reported before Spark writes the batch's end to
+the checkpoint, so that the query can resume from it after the logs, or the options, have been
+fixed. Driver only, one thread at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Final
 
@@ -31,7 +32,11 @@ logger = Logger(__name__)
 Offsets = dict[TopicPartition, int]
 
 ENDS_MAX_AGE_MS: Final = 100
-"""Greatest age of the known log ends."""
+"""Greatest age of the known log ends, of up to 400 partitions."""
+
+_ENDS_PARTITIONS_PER_MS: Final = 4
+# Looking up the ends of many partitions takes some 50 microseconds of the driver's time for each:
+# an idle query of thousands would do nothing else.
 
 
 class FirstBatch:
@@ -62,9 +67,11 @@ class FirstBatch:
         if self._start is None:
             partitions = self._lookup.partitions(must_exist=bool(self._options.topics.names))
             start = self._lookup.resolve(self._options.start, partitions)
+            if start.keys() < partitions and self._options.topics.names:
+                self._lookup.partitions(must_exist=True)  # raises: one was deleted meanwhile
             instead = starts_instead(self._options, self._lookup, start)
             self._start = start | instead
-            self._growing = self._options.start.growing(partitions) | instead.keys()
+            self._growing = self._options.start.growing(set(start)) | instead.keys()
             self._is_due = True
         return dict(self._start)
 
@@ -73,10 +80,16 @@ class FirstBatch:
 
         ``start`` is where that batch starts, None before pyspark 4.2.
         """
-        is_first, self._is_due, self._is_repeated = self._is_due, False, False
-        if start is None or not is_first:
+        if start is None or not self._is_due:
             return {}
         return {tp: at for tp, at in start.items() if tp in self._growing}
+
+    def end_planned(self) -> None:
+        """Note that the end of a batch was planned: the next one may end anywhere.
+
+        Not before all look-ups for it are done: where one raises, the first batch is still due.
+        """
+        self._is_due, self._is_repeated = False, False
 
     def true_start(
         self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
@@ -123,6 +136,8 @@ class StreamOffsets:
         self._first = FirstBatch(options, lookup)
         self._new_starts: Offsets = {}
         self._restarted: set[TopicPartition] = set()
+        self.batch_topic_ids: Mapping[str, str] = {}
+        """Ids of topics that the batch of the last `ranges` is read under, as far as known."""
 
     def initial(self) -> Offsets:
         """Return where a new query starts; see `FirstBatch`."""
@@ -146,11 +161,13 @@ class StreamOffsets:
         self._target = self._log_ends()
 
     def latest(self) -> Offsets:
-        """Return the log ends, at most `ENDS_MAX_AGE_MS` old."""
+        """Return the log ends, at most `ENDS_MAX_AGE_MS` old, older for very many partitions."""
         if self._target is not None:
             return dict(self._target)
         now_ms = self._clock.now_ms()
-        if self._ends is None or now_ms - self._ends_ms >= ENDS_MAX_AGE_MS:
+        if self._ends is None or now_ms - self._ends_ms >= max(
+            ENDS_MAX_AGE_MS, len(self._ends) // _ENDS_PARTITIONS_PER_MS
+        ):
             self._ends = self._log_ends()
             self._ends_ms = self._clock.now_ms()
         return dict(self._ends)
@@ -166,6 +183,13 @@ class StreamOffsets:
         ``start`` is where it starts, None before pyspark 4.2. Raises ``OffsetOutOfRangeError`` if
         offsets that were read are gone and ``failOnDataLoss`` is true.
         """
+        end = self._next_end(start, max_offsets)
+        self._first.end_planned()
+        return end
+
+    def _next_end(
+        self, start: Mapping[TopicPartition, int] | None, max_offsets: int | None
+    ) -> Offsets:
         fixed = self._first.fixed_ends(start)
         if start and fixed.keys() >= start.keys():
             self._batch_ms = self._clock.now_ms()
@@ -179,6 +203,8 @@ class StreamOffsets:
         # In this order: once the ids are accepted, the topics are not found anew again.
         self._restarted.update(begins)
         self._ids.accept(found)
+        # One that was deleted again meanwhile has no beginning, and its end is no longer one.
+        ends = {tp: at for tp, at in ends.items() if tp.topic not in anew or tp in begins}
         if start is None:
             return ends | begins
         read = {tp: at for tp, at in start.items() if tp.topic not in anew}
@@ -190,6 +216,7 @@ class StreamOffsets:
             return ends
         new = [tp for tp in ends if tp not in start]
         starts = {**self._starts_of_new(new), **start}
+        ends = {tp: until for tp, until in ends.items() if tp in starts}
         return limit_offsets(starts, ends, max_offsets)
 
     def _created_anew(self, partitions: Iterable[TopicPartition]) -> set[str]:
@@ -263,7 +290,12 @@ class StreamOffsets:
             tp: at for tp, at in self._first.true_start(start, end).items() if tp not in unread
         }
         new = end.keys() - start.keys()
-        begins = {**self._starts_of_new(new), **start}
+        starts_of_new = self._starts_of_new(new)
+        if gone := new - starts_of_new.keys():
+            self._report_gone(gone)
+            new -= gone
+            end = {tp: at for tp, at in end.items() if tp not in gone}
+        begins = {**starts_of_new, **start}
         lost = {tp: begins[tp] for tp in sorted(new) if begins[tp] != 0}
         for tp in lost:
             self._loss.report(
@@ -278,6 +310,7 @@ class StreamOffsets:
         self._new_starts = {tp: at for tp, at in self._new_starts.items() if tp not in start}
         self._restarted = set()
         self._ids.save({tp.topic for tp in end} | {tp.topic for tp in unread})
+        self.batch_topic_ids = dict(self._ids.known)
         planned = plan_ranges(
             ranges,
             min_partitions=self._options.min_partitions,
@@ -301,11 +334,7 @@ class StreamOffsets:
     ) -> None:
         gone = start.keys() - end.keys()
         if gone:
-            self._loss.report(
-                f"{format_partitions(gone)} of this query are gone",
-                cause="the topic was deleted, or is not selected any more",
-                partition=min(gone),
-            )
+            self._report_gone(gone)
         for tp, until in sorted(end.items()):
             if until < start.get(tp, 0):
                 self._loss.report(
@@ -315,11 +344,21 @@ class StreamOffsets:
                     offset=start[tp],
                 )
 
+    def _report_gone(self, partitions: Set[TopicPartition]) -> None:
+        self._loss.report(
+            f"{format_partitions(partitions)} of this query are gone",
+            cause="the topic was deleted, or is not selected any more",
+            partition=min(partitions),
+        )
+
     def _starts_of_new(self, partitions: set[TopicPartition] | list[TopicPartition]) -> Offsets:
-        """Return the first offsets of new partitions, the same for the limit and the plan."""
+        """Return the first offsets of new partitions, the same for the limit and the plan.
+
+        Partitions that were deleted meanwhile are left out.
+        """
         unknown = [tp for tp in partitions if tp not in self._new_starts]
         self._new_starts.update(self._lookup.earliest(unknown))
-        return {tp: self._new_starts[tp] for tp in partitions}
+        return {tp: self._new_starts[tp] for tp in partitions if tp in self._new_starts}
 
     def __repr__(self) -> str:
         state = "available now" if self._target is not None else "running"
@@ -331,11 +370,13 @@ def _with_lost(planned: list[OffsetRange], lost: Mapping[TopicPartition, int]) -
 
     ``lost`` has where the log of each begins; one without a range gets one that is all lost.
     """
-    first = {
-        tp: min((part for part in planned if part.topic_partition == tp), default=None)
-        for tp in lost
-    }
+    first: dict[TopicPartition, int] = {}
+    for part in planned:
+        at = first.get(part.topic_partition, part.from_offset)
+        first[part.topic_partition] = min(at, part.from_offset)
     return [
-        replace(part, from_offset=0) if part == first.get(part.topic_partition) else part
+        replace(part, from_offset=0)
+        if part.topic_partition in lost and part.from_offset == first[part.topic_partition]
+        else part
         for part in planned
-    ] + [OffsetRange(*tp, 0, begin) for tp, begin in lost.items() if first[tp] is None]
+    ] + [OffsetRange(*tp, 0, begin) for tp, begin in lost.items() if tp not in first]

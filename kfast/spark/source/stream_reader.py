@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from kfast._logging import Logger
 from kfast.errors import ConfigurationError
 from kfast.spark.source.batch_reader import input_partitions, read_partition
+from kfast.spark.source.checked_pickle import checked_reduce
 from kfast.spark.source.process_logs import log_to_stderr
 from kfast.table.offset_ranges import bundle_ranges
 from kfast.table.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
@@ -68,6 +69,9 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_lookup": None, "_planner": None, "_commits": None}
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return checked_reduce(self, protocol)
 
     @property
     def _offsets(self) -> StreamOffsets:
@@ -126,7 +130,11 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
         return input_partitions(bundle_ranges(ranges, self._options.bundle_offsets))
 
     def commit(self, end: OffsetsByTopic) -> None:
-        """Commit to the group of ``commitOffsets`` that all before these offsets is done."""
+        """Commit to the group of ``commitOffsets`` that all before these offsets is done.
+
+        Under the topic ids that the batch was read under: what was read of a topic is not committed
+        to the one that has been created anew under its name.
+        """
         group_id = self._options.group_id
         if not self._options.commit_offsets or group_id is None:
             return
@@ -134,7 +142,7 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
             from kfast.table.group_commits import GroupCommits  # noqa: PLC0415 - rarely used
 
             self._commits = GroupCommits(self._options.kafka, group_id)
-        self._commits.commit(from_json_dict(end))
+        self._commits.commit(from_json_dict(end), self._offsets.batch_topic_ids)
 
     def stop(self) -> None:
         """Close the driver's connections."""

@@ -9,4 +9,4 @@ from __future__ import annotations
 
 from kfast.table.ingest.function import ingest as ingest
 from kfast.table.ingest.ingesting import Ingest as Ingest
-from kfast.table.ingest.ingesting import IngestSummary as IngestSummary
+from kfast.table.ingest.summary import IngestSummary as IngestSummary

@@ -29,8 +29,8 @@ class TableConverter(RecordConverter):
 
     def __init__(self, config: ConsumerConfig, options: IngestOptions) -> None:
         super().__init__(config)
-        # Dead letters have the bytes of bad values: the files decode them.
-        is_typed = options.dead_letter is None
+        # Dead letters and rescued fields are of the bytes of values: the files decode them.
+        is_typed = options.dead_letter is None and not options.has_rescued
         self._typed: Mapping[str, TypedDeserializer] = options.typed if is_typed else {}
         self._on_error = cast("OnError", _ON_ERROR.get(options.on_error, options.on_error))
         self.runs_ahead = self.has_native = bool(self._typed)

@@ -12,7 +12,7 @@ from kfast.errors import ConfigurationError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.settings.types import ConsumerSettings
 from kfast.table.iceberg_partitions import split_partition_by
-from kfast.table.ingest.ingesting import Ingest, IngestSummary
+from kfast.table.ingest.ingesting import Ingest
 from kfast.table.ingest.options import (
     BYTES_PER_FILE,
     DEFAULT_COLUMNS,
@@ -23,6 +23,7 @@ from kfast.table.ingest.options import (
     check_columns,
 )
 from kfast.table.ingest.planning import Bounds
+from kfast.table.ingest.summary import IngestSummary
 from kfast.types import TopicPartition
 
 
@@ -48,6 +49,7 @@ def ingest(
     take_over: bool = False,
     memory_bytes: int = MEMORY_BYTES,
     iceberg_table: str = "",
+    upsert: str | Collection[str] = (),
     metrics: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     config: Mapping[str, object] | None = None,
@@ -79,7 +81,8 @@ def ingest(
         Where this run ends, as in `scan_topic`; default: the ends as of now. Not with ``follow``.
     columns : collection of str
         Of ``key``, ``value``, ``topic``, ``partition``, ``offset``, ``timestamp``,
-        ``timestampType`` and ``headers``; default: all but headers.
+        ``timestampType``, ``headers`` and ``_rescued_data``, which has the fields of values in JSON
+        that no column is read from; default: all but the last two.
     key, value : str or deserializer
         What keys and values are: ``"bytes"``, ``"text"``, ``"int32"``, ``"int64"``, ``"float32"``,
         ``"float64"``, ``"uuid"``; or ``kfast.Json(...)`` or another deserializer with a schema,
@@ -101,8 +104,9 @@ def ingest(
         What happens if retention has removed offsets before they were read.
     dead_letter : str, optional
         Folder or URL that gets malformed keys, values and timestamps as Parquet files, each exactly
-        once, with topic, partition, offset, code, path and bytes. They are then decoded on
-        one thread.
+        once, with topic, partition, offset, code, path and bytes; or ``topic:NAME``, a topic
+        that they are produced to as they came, at least once, which needs ``kfast[confluent]``.
+        They are then decoded on one thread.
     take_over : bool
         Continue a table that a query of Spark has written, and writes no more.
     memory_bytes : int
@@ -110,6 +114,12 @@ def ingest(
     iceberg_table : str
         ``"CATALOG.NAMESPACE.TABLE"``, with the format iceberg. pyiceberg's own settings say what
         the catalog is.
+    upsert : str or collection of str
+        Columns of the rows by which they are inserted, updated and deleted in a Delta table, so
+        that it equals the source of the events: values are ``kfast.Debezium(...)``, or rows. A row
+        is deleted by an event of Debezium's, or a record without a value. Keys of records have
+        these columns; of events of JSON, and with a registry, their schema need not be given.
+        ``columns`` are those that the table has besides.
     metrics : str, optional
         Serve metrics to Prometheus meanwhile: ``":9400"`` to this machine, ``"HOST:9400"``.
     storage_options : Mapping, optional
@@ -164,6 +174,7 @@ def ingest(
         take_over=take_over,
         memory_bytes=memory_bytes,
         iceberg_table=iceberg_table,
+        upsert=tuple(_names(upsert)),
         metrics=metrics,
         storage_options=dict(storage_options or {}),
     )

@@ -16,8 +16,8 @@ import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kfast._clock import Clock, SystemClock
 from kfast._logging import Logger
@@ -31,6 +31,8 @@ from kfast.errors import (
 )
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.table.batches import BatchCounts, ReadRange, files_in
+from kfast.table.dead_letter_sink import DeadLetterSink
+from kfast.table.dead_letter_topic import DeadLetterTopic, check_letter_topic
 from kfast.table.dead_letters import DeadLetters, check_can_be_bad, check_dead_letters
 from kfast.table.entries import KFAST_INGEST, Entry, TableShape, Writer
 from kfast.table.fsspec_store import open_store
@@ -46,9 +48,18 @@ from kfast.table.ingest.planning import (
     find_topics,
     plan_ranges,
 )
-from kfast.table.ingest.reading import METADATA_MS, RecordReader, consumer_settings
+from kfast.table.ingest.reading import (
+    METADATA_MS,
+    RecordReader,
+    consumer_settings,
+    follow_patience_ms,
+)
 from kfast.table.ingest.schema_versions import SchemaVersions
+from kfast.table.ingest.summary import IngestSummary
+from kfast.table.ingest.table_changes import PartitionChanges, TableChanges
 from kfast.table.ingest_metrics import serve_metrics
+from kfast.table.ingest_warnings import IngestWarnings
+from kfast.table.ingest_watcher import IngestStart, IngestWatcher
 from kfast.table.leftovers import probe_store
 from kfast.table.lock import table_lock
 from kfast.table.log_formats import open_log
@@ -56,6 +67,7 @@ from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import Projection
 from kfast.table.publish import ALL, Publisher
 from kfast.table.range_files import RangeFiles
+from kfast.table.row_changes import check_keys
 from kfast.table.schema_changes import as_table, schema_change
 from kfast.table.store import TableStore, storage_errors
 from kfast.table.table_log import STAGING, OpenTable, TableLog
@@ -64,6 +76,8 @@ from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
     from kfast.deserializers import Deserializer
+    from kfast.table.delta_upserts import DeltaUpserts
+    from kfast.table.row_changes import UpsertColumns
 
 logger = Logger(__name__)
 
@@ -75,53 +89,11 @@ _LAG_MS: Final = 1_000
 """How often the lag is measured, if metrics are served."""
 
 
-@dataclass(frozen=True, slots=True)
-class IngestSummary:
-    """What one ingest has added to its table.
-
-    Attributes
-    ----------
-    rows, bytes, files : int
-        Of the files that were published.
-    batches : int
-        Number of entries in the table's log.
-    seconds : float
-        From the beginning to the end of the call.
-    lost_offsets : int
-        Offsets that retention had removed before they were read (``lost="skip"``).
-    bad_records : int
-        Keys and values that are not of their kind (``on_error``).
-    dead_letters : int
-        Those that were written to the folder of ``dead_letter``.
-    unknown_fields : int
-        Fields of JSON documents that no column is read from.
-    ends : dict of TopicPartition to int
-        Next offset of each partition of the topics, as the table has it.
-
-    Examples
-    --------
-    >>> summary = kfast.ingest("orders", to="/data/table", bootstrap_servers="localhost:9092")
-    >>> summary.rows, summary.ends[kfast.TopicPartition("orders", 0)]
-    (3, 2)
-    """
-
-    rows: int = 0
-    bytes: int = 0
-    files: int = 0
-    batches: int = 0
-    seconds: float = 0.0
-    lost_offsets: int = 0
-    bad_records: int = 0
-    dead_letters: int = 0
-    unknown_fields: int = 0
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-
-
 class Ingest:
     """One run; ``stop`` ends it after what is complete is published.
 
     ``bounds`` says where partitions begin that the table does not have, and where the run ends;
-    ``published`` is called with the manifest of each batch.
+    ``published`` is called with the manifest of each batch, and ``watchers`` report on the run.
     """
 
     def __init__(
@@ -131,6 +103,7 @@ class Ingest:
         *,
         bounds: FindBounds | None = None,
         published: Callable[[Entry], object] | None = None,
+        watchers: Sequence[IngestWatcher] = (),
         clock: Clock | None = None,
     ) -> None:
         optional_package("pyarrow", "an ingest")
@@ -138,8 +111,13 @@ class Ingest:
         self._bounds = bounds
         self._published = published
         self._clock = clock or SystemClock()
+        self._watchers: Sequence[IngestWatcher] = (IngestWarnings(self._clock), *watchers)
         self._shape = TableShape()
         self._columns = self._projection = Projection(())
+        self._read_projection = Projection(())
+        """The columns that are read, from which those of a table with keys are made."""
+        self._upserted: UpsertColumns | None = None
+        self._changes: TableChanges | None = None
         self._deserializers: Mapping[str, Deserializer] = {}
         self._roots: Roots = {}
         roots = options.known_roots()
@@ -148,13 +126,18 @@ class Ingest:
         self._store = open_store(options.to, options.storage_options)
         config, self._settings = consumer_settings(configs, is_follow=options.follow)
         self._timeout_ms = int(config.default_api_timeout_ms)
+        self._letters: DeadLetterTopic | None = None
+        if options.letter_topic:
+            check_letter_topic(options.letter_topic, is_read=options.reads(options.letter_topic))
+            patience_ms = max(self._timeout_ms, follow_patience_ms(is_follow=options.follow))
+            self._letters = DeadLetterTopic(options.letter_topic, config, patience_ms)
         self._commits: GroupCommits | None = None
         if config.group_id is not None:
             self._commits = GroupCommits(self._settings, config.group_id)
         self._consumer: KafkaConsumer | None = None
         self._is_stopping = False
         self._topics = Topics(frozenset(), {})
-        self._files: dict[TopicPartition, PartitionFiles] = {}
+        self._files: dict[TopicPartition, PartitionFiles | PartitionChanges] = {}
         self._counts = BatchCounts()
         self._batches = 0
         self._cut_ms = self._clock.now_ms() + options.every_ms
@@ -163,6 +146,8 @@ class Ingest:
         self._lag: Mapping[TopicPartition, int] = {}
         """Offsets that are not in the table; replaced as a whole, read by another thread."""
         self._lag_ms = 0
+        self._ends: dict[TopicPartition, int] = {}
+        """Ends of the logs, as far as they are known."""
         self._begins: dict[TopicPartition, int] = {}
         self._dead_letters = ""
         self._unknown = UnknownWarning()
@@ -170,11 +155,14 @@ class Ingest:
     def _define(self, roots: Roots) -> None:
         """Take the schemas of typed columns, from which the columns of the table follow."""
         self._roots = roots
-        projection = self._options.projection(roots)
-        self._take_columns(projection)
-        self._deserializers = self._options.deserializers(projection)
+        read = self._read_projection = self._options.projection(roots)
+        self._upserted = self._options.upserted(read)
+        self._take_columns(self._options.of_table(read))
+        self._deserializers = self._options.deserializers(read)
+        if self._changes is not None and self._upserted is not None:
+            self._changes.define(self._upserted, read, self._deserializers)
         if self._options.dead_letter is not None:
-            check_can_be_bad(projection, self._options.partition_by)
+            check_can_be_bad(read, self._options.partition_by)
 
     def _take_columns(self, projection: Projection) -> None:
         self._columns = projection
@@ -189,6 +177,8 @@ class Ingest:
     def _find_topics(self, consumer: KafkaConsumer) -> None:
         """Find the topics, and the schema of the table if that is looked up."""
         self._topics = find_topics(consumer, self._options.topics)
+        if self._letters is not None:  # which must be there: no topic is made
+            consumer.internals.required_partitions(self._letters.topic)
         if not self._projection.columns:
             names = {tp.topic for tp in self._topics.partitions}
             self._define(self._options.look_up_roots(names))
@@ -218,6 +208,8 @@ class Ingest:
         """The newest entry of a table that this run may write."""
         last = log.last({tp.topic for tp in self._topics.partitions})
         if last is not None:
+            check_keys(self._store.url, last.shape, self._shape)
+        if last is not None and last.shape.schema:
             self._fit(last.shape.schema)
         log.check(self._shape, self._projection, last)
         self._check_writer(last)
@@ -226,6 +218,7 @@ class Ingest:
     def run(self) -> IngestSummary:
         """Write and publish; see `kfast.ingest` for what it raises."""
         began_ms = self._clock.now_ms()
+        is_complete = False
         with IngestConsumer(self._options, self._settings) as consumer:
             self._consumer = consumer
             try:
@@ -233,9 +226,11 @@ class Ingest:
                 consumer.converter.begin(self._roots)
                 with table_lock(self._store), self._serving():
                     self._run(consumer)
+                is_complete = True
             except WakeupError:
                 if not self._is_stopping:
                     raise
+                is_complete = True
             except DeserializationError as error:
                 self._options.correct_hint(error)
                 raise
@@ -243,6 +238,8 @@ class Ingest:
                 self._consumer = None
                 if self._commits is not None:
                     self._commits.close()
+                for watcher in self._watchers:
+                    watcher.close(is_complete=is_complete)
         return self._summary((self._clock.now_ms() - began_ms) / 1000)
 
     def _serving(self) -> AbstractContextManager[object]:
@@ -254,7 +251,7 @@ class Ingest:
     def _run(self, consumer: IngestConsumer) -> None:
         log = self._open_log()
         publisher = Publisher(log, self._open_folder)
-        if self._options.dead_letter is not None:
+        if self._options.dead_letter is not None and self._letters is None:
             self._dead_letters = check_dead_letters(
                 self._options.dead_letter, self._store.url, self._options.storage_options
             )
@@ -264,6 +261,15 @@ class Ingest:
             publisher.sweep(now_ms, ALL, self._dead_letters)
         self._known_ends, self._known_bytes = table.last.ends, table.last.bytes
         self._lag = {each.topic_partition: each.offsets for each in planned}
+        start = IngestStart(
+            self._store.url,
+            ", ".join(self._options.topics),
+            {each.topic_partition: each.start_offset for each in planned},
+            sum(self._lag.values()),
+            table.last.rows,
+        )
+        for watcher in self._watchers:
+            watcher.begin(start)
         reader = RecordReader(
             consumer,
             self._files,
@@ -273,6 +279,13 @@ class Ingest:
             self._timeout_ms,
         )
         run = _Run(consumer, reader, publisher, log, table, table.last)
+        if self._upserted is not None:
+            self._changes = TableChanges(
+                self._options,
+                # Whether all records of the table are in one partition.
+                lambda: len(self._topics.partitions | self._known_ends.keys()) == 1,
+            )
+            self._changes.define(self._upserted, self._read_projection, self._deserializers)
         try:
             for each in planned:
                 self._add(each, run)
@@ -291,6 +304,8 @@ class Ingest:
                     files.discard()
                 run.abort(self._complete)
                 self._store.remove_empty_folders(STAGING)
+            if self._letters is not None:
+                self._letters.close()
 
     def _open_folder(self, url: str) -> TableStore:
         return open_store(url, self._options.storage_options)
@@ -348,9 +363,13 @@ class Ingest:
 
     def _publish(self, run: _Run) -> None:
         """Publish the ranges that are complete."""
+        if self._changes is not None:
+            self._cut_all()
         complete = self._complete
         if not complete:
             return
+        if self._changes is not None:
+            cast("DeltaUpserts", run.log).put(self._changes.take(), self._options.compression)
         with storage_errors(f"cannot publish files of {self._store.url}"):
             entry = run.publish(complete, self._topics.ids, self._shape)
         for files in self._files.values():
@@ -359,6 +378,8 @@ class Ingest:
         self._batches += 1
         self._known_ends = entry.ends
         self._unknown.note(entry)
+        for watcher in self._watchers:
+            watcher.add(entry)
         if self._commits is not None:
             ends = {tp: at for tp, at in entry.ends.items() if tp in self._files}
             self._commits.commit(ends, self._topics.ids)
@@ -380,8 +401,10 @@ class Ingest:
 
     def _make_files(self, wanted: OffsetRange, run: _Run) -> RangeFiles:
         options = self._options
-        letters = None
-        if self._dead_letters:
+        letters: DeadLetterSink | None = None
+        if self._letters is not None:
+            letters = self._letters.of_range(wanted)
+        elif self._dead_letters:
             folder = self._open_folder(self._dead_letters)
             letters = DeadLetters(folder, wanted, run.table.writer.id)
         return RangeFiles(
@@ -403,15 +426,21 @@ class Ingest:
         options = self._options
         tp = planned.topic_partition
         self._begins[tp] = planned.from_offset
-        files = self._files[tp] = PartitionFiles(
-            tp,
-            planned.from_offset,
-            lambda wanted: self._make_files(wanted, run),
-            rows_per_file=options.rows_per_file,
-            bytes_per_file=options.bytes_per_file,
-        )
+        self._ends[tp] = planned.until_offset
+        files: PartitionFiles | PartitionChanges
+        if self._changes is not None:
+            files = self._changes.partition(tp, planned.from_offset)
+        else:
+            files = PartitionFiles(
+                tp,
+                planned.from_offset,
+                lambda wanted: self._make_files(wanted, run),
+                rows_per_file=options.rows_per_file,
+                bytes_per_file=options.bytes_per_file,
+            )
+        self._files[tp] = files
         if planned.lost_offsets:
-            logger.warning("%s: %d offsets are lost", tp, planned.lost_offsets)
+            logger.info("%s: %d offsets are lost", tp, planned.lost_offsets)
             files.move_to(planned.start_offset, is_lost=True)
 
     def _read_to_ends(self, planned: Sequence[PlannedRange], run: _Run) -> None:
@@ -444,10 +473,12 @@ class Ingest:
         versions = SchemaVersions(self._options, self._store.url)
         while not self._is_stopping:
             self._turn(None, run)
+            self._take_newer_schema(versions, run)
             if self._clock.now_ms() >= look_ms:
                 self._look(run)
-                self._look_for_schemas(versions, run)
+                versions.begin({tp.topic for tp in self._topics.partitions})
                 look_ms = self._clock.now_ms() + METADATA_MS
+        versions.close()
         self._cut_all()
         self._publish(run)
 
@@ -470,16 +501,19 @@ class Ingest:
             self._publish(run)
         if self._options.metrics is not None and self._clock.now_ms() >= self._lag_ms:
             self._measure_lag(run)
+        for watcher in self._watchers:
+            watcher.tick(lambda: self._measure_lag(run))
 
-    def _measure_lag(self, run: _Run) -> None:
+    def _measure_lag(self, run: _Run) -> int:
         ends = self._known_ends
+        for tp in self._begins:
+            high = run.consumer.highwater(tp)
+            self._ends[tp] = self._ends[tp] if high is None else high
         self._lag = {
-            tp: self._lag.get(tp, 0)
-            if (high := run.consumer.highwater(tp)) is None
-            else max(0, high - ends.get(tp, begin))
-            for tp, begin in self._begins.items()
+            tp: max(0, self._ends[tp] - ends.get(tp, begin)) for tp, begin in self._begins.items()
         }
         self._lag_ms = self._clock.now_ms() + _LAG_MS
+        return sum(self._lag.values())
 
     def _cut_all(self) -> None:
         for files in self._files.values():
@@ -516,10 +550,9 @@ class Ingest:
         for tp in new:
             run.consumer.seek(tp, begins[tp])
 
-    def _look_for_schemas(self, versions: SchemaVersions, run: _Run) -> None:
+    def _take_newer_schema(self, versions: SchemaVersions, run: _Run) -> None:
         """Read by newer versions of schemas from here on, if the table can take their columns."""
-        names = {tp.topic for tp in self._topics.partitions}
-        newer = versions.newer(names, self._roots, self._shape)
+        newer = versions.newer(self._roots, self._shape)
         if newer is None:
             return
         self._cut_all()

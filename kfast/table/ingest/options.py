@@ -7,17 +7,21 @@ them. Pure.
 from __future__ import annotations
 
 import copy
+import fnmatch
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from kfast.application.topic_globs import is_glob
 from kfast.deserializers import Deserializer
+from kfast.deserializers.debezium import Debezium
 from kfast.deserializers.formats import deserializer_of, known_root
 from kfast.deserializers.typed import TypedDeserializer
 from kfast.errors import ConfigurationError, DeserializationError, did_you_mean
 from kfast.schemas.formats import BYTES, format_named
 from kfast.schemas.formats import FORMATS as VALUE_FORMATS
 from kfast.schemas.types import SchemaField
+from kfast.table.dead_letter_topic import letter_topic
 from kfast.table.entries import TableShape
 from kfast.table.file_formats import ARROW_COMPRESSIONS, COMPRESSIONS
 from kfast.table.iceberg_log import check_iceberg
@@ -25,12 +29,14 @@ from kfast.table.option_spelling import OptionSpelling
 from kfast.table.partitioning import check_partition_by, check_partitioning
 from kfast.table.projection import (
     KAFKA_COLUMNS,
+    RESCUED,
     SPELLINGS,
     ColumnFormat,
     OutputColumn,
     Projection,
     output_column,
 )
+from kfast.table.row_changes import UpsertColumns, upsert_columns
 from kfast.table.value_types import in_spark, json_of
 
 FORMATS: Final = ("parquet", "delta", "iceberg", "arrow")
@@ -39,15 +45,20 @@ KINDS: Final = tuple(row.name for row in VALUE_FORMATS.values() if not row.argum
 _SOURCES: Final = ("key", "value")
 _HINTS: Final = {
     "Avro": 'name one: reader="latest", reader="SUBJECT:3" or its text',
+    "Debezium": 'name one: Avro(reader="latest"), reader="SUBJECT:3" or its text',
     "Protobuf": 'name one: reader="latest", reader="SUBJECT:3", or descriptor_set= with message=',
 }
+_NO_UPSERT: Final = (
+    "pyiceberg compares each row of a batch in Python, and deletes by one expression of all keys: "
+    "5,000 rows with two key columns take a minute"
+)
 Roots = Mapping[str, SchemaField]
 """The roots of typed columns, of key and value."""
 ON_ERROR: Final = {"fail": "FAILFAST", "null": "PERMISSIVE", "skip": "DROPMALFORMED"}
 LOST: Final = ("fail", "skip")
 
-COLUMNS: Final = tuple(SPELLINGS.get(name, name) for name in (*KAFKA_COLUMNS, "headers"))
-DEFAULT_COLUMNS: Final = COLUMNS[:-1]
+COLUMNS: Final = tuple(SPELLINGS.get(name, name) for name in (*KAFKA_COLUMNS, "headers", RESCUED))
+DEFAULT_COLUMNS: Final = COLUMNS[:-2]
 
 ROWS_PER_FILE: Final = 4_000_000
 BYTES_PER_FILE: Final = 256 << 20
@@ -81,6 +92,8 @@ class IngestOptions:
     memory_bytes: int = MEMORY_BYTES
     iceberg_table: str = ""
     """Catalog and name of the table, with the format iceberg."""
+    upsert: tuple[str, ...] = ()
+    """Columns of the rows by which they are upserted; none: records are appended."""
     metrics: str | None = None
     """Address that Prometheus asks for metrics."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -104,7 +117,16 @@ class IngestOptions:
             ("lost", self.lost, LOST),
         ):
             _check(option, value, known)
+        letter_topic(self.dead_letter)
+        if self.upsert:
+            self._check_upsert()
         check_partition_by(self.format, self.partition_by)
+        values = self.typed.get("value")
+        if self.has_rescued and (values is None or values.format_name != "JSON"):
+            raise ConfigurationError(
+                f"the column {RESCUED} is for values in JSON that are a column, too",
+                hint=self.spelling.json_hint,
+            )
         check_iceberg(self.format, self.iceberg_table, self.partition_by)
         for option, number, least in (
             ("rows-per-file", self.rows_per_file, 1),
@@ -117,10 +139,69 @@ class IngestOptions:
                     f"{option} = {number}: too small", hint=f"give {least} or more"
                 )
 
+    def _check_upsert(self) -> None:
+        """Check what goes with ``upsert``; keys are read as the values of Debezium say."""
+        for name in self.upsert:
+            if self.upsert.count(name) > 1:
+                raise ConfigurationError(f"upsert: {name} is given twice", hint="name it once")
+        refused = {
+            f"the format {self.format}": self.format != "delta",
+            "partition-by": self.partition_by,
+            "dead-letter": self.dead_letter is not None,
+            "on-error null, which would delete rows": self.on_error == "null",
+        }
+        for name, is_refused in refused.items():
+            if is_refused:
+                reason = _NO_UPSERT if self.format == "iceberg" else None
+                raise ConfigurationError(
+                    f"upsert is not for {name}",
+                    cause=reason,
+                    hint="--format delta" if name.startswith("the format") else "leave it out",
+                )
+        for name in ("key", "value"):
+            if name in self.record_columns:
+                raise ConfigurationError(
+                    f"columns: a table with keys has the columns of its rows, not {name}",
+                    hint="leave it out of the columns (-c)",
+                )
+        if self.key == BYTES and isinstance(self.value, Debezium):
+            key = self.value.key_deserializer(self.upsert)
+            object.__setattr__(self, "key", BYTES if key is None else key)
+
+    @property
+    def record_columns(self) -> tuple[str, ...]:
+        """The columns of a table with keys that are not of its rows; none unless they are given."""
+        return () if self.columns == DEFAULT_COLUMNS else self.columns
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """The columns that are read: those of the table, or those that its rows are made of."""
+        if not self.upsert:
+            return self.columns
+        return tuple(dict.fromkeys(("key", "value", "offset", *self.record_columns)))
+
+    @property
+    def letter_topic(self) -> str:
+        """The topic of dead letters, "" for a folder or none."""
+        return letter_topic(self.dead_letter)
+
+    def reads(self, topic: str) -> bool:
+        """Return whether a name or a glob is that of a topic."""
+        return any(
+            fnmatch.fnmatchcase(topic, name) if is_glob(name) else topic == name
+            for name in self.topics
+        )
+
+    @property
+    def has_rescued(self) -> bool:
+        """Whether a column has the fields of values that no other column is read from."""
+        return RESCUED in self.columns
+
     @property
     def typed(self) -> dict[str, TypedDeserializer]:
         """The deserializers with a schema of keys and values that are columns of the table."""
-        given = {source: getattr(self, source) for source in _SOURCES if source in self.columns}
+        columns = self.read_columns
+        given = {source: getattr(self, source) for source in _SOURCES if source in columns}
         return {name: each for name, each in given.items() if isinstance(each, TypedDeserializer)}
 
     def with_new_deserializers(self) -> IngestOptions:
@@ -138,8 +219,10 @@ class IngestOptions:
             found[name] = root
         return found
 
-    def look_up_roots(self, topics: Collection[str]) -> Roots:
-        """Return the roots of typed columns, asking the registry; the same for all topics.
+    def look_up_roots(self, topics: Collection[str], *, waits: bool = True) -> Roots:
+        """Return the roots of typed columns; the same for all topics.
+
+        The registry is asked, unless ``waits`` is false and the deserializers have its answers.
 
         Raises ``ConfigurationError`` if they are not, or depend on the records, and
         ``SchemaRegistryError``.
@@ -148,7 +231,7 @@ class IngestOptions:
         for name, deserializer in self.typed.items():
             first = ""
             for topic in sorted(topics):
-                root = known_root(deserializer, topic, name)
+                root = known_root(deserializer, topic, name, waits=waits)
                 if root is None:
                     raise ConfigurationError(
                         f"{name}: the schema of the table is not known",
@@ -165,9 +248,9 @@ class IngestOptions:
         return roots
 
     def projection(self, roots: Roots) -> Projection:
-        """Return the columns of the table."""
+        """Return the columns that are read, which are those of the table unless it has keys."""
         return Projection(
-            tuple(_output_column(_source(name), self, roots) for name in self.columns),
+            tuple(_output_column(_source(name), self, roots) for name in self.read_columns),
             value=ColumnFormat(_kind(self.value)),
             key=ColumnFormat(_kind(self.key)),
             mode=ON_ERROR[self.on_error],
@@ -202,7 +285,23 @@ class IngestOptions:
         Raises ``ConfigurationError`` if its files would have no column.
         """
         check_partitioning(self.format, self.partition_by, projection)
-        return TableShape(self.format, projection.ddl, self.partition_by, self.iceberg_table)
+        return TableShape(
+            self.format, projection.ddl, self.partition_by, self.iceberg_table, self.upsert
+        )
+
+    def of_table(self, projection: Projection) -> Projection:
+        """The columns of the table, of those that are read."""
+        columns = self.upserted(projection)
+        return projection if columns is None else Projection(columns.columns)
+
+    def upserted(self, projection: Projection) -> UpsertColumns | None:
+        """The columns of a table with keys, None for one that records are appended to.
+
+        Raises ``ConfigurationError`` if values are no rows with these keys.
+        """
+        if not self.upsert:
+            return None
+        return upsert_columns(projection, self.upsert, self.record_columns)
 
 
 def _check_format(option: str, given: object) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kfast._logging import Logger
+from kfast._logging import DEBUG, WARNING, Logger
 from kfast.config import ConsumerConfig
 from kfast.errors import (
     ConfigurationError,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kfast.records.partition_records import PartitionRecords
     from kfast.table.ingest.options import IngestOptions
     from kfast.table.ingest.partition_files import PartitionFiles
+    from kfast.table.ingest.table_changes import PartitionChanges
 
 logger = Logger(__name__)
 
@@ -39,6 +40,8 @@ METADATA_MS: Final = 10_000
 """How often a follow looks for new partitions and topics."""
 _FOLLOW_PATIENCE_MS: Final = 120_000
 """How long a follow goes without an answer: longer than a broker takes to restart."""
+_WARN_MS: Final = 60_000
+"""Least time between two warnings that no records come."""
 _MOST_OUTPUTS: Final = 256
 """Most open files."""
 
@@ -49,7 +52,7 @@ class RecordReader:
     def __init__(
         self,
         consumer: KafkaConsumer,
-        files: Mapping[TopicPartition, PartitionFiles],
+        files: Mapping[TopicPartition, PartitionFiles | PartitionChanges],
         options: IngestOptions,
         url: str,
         clock: Clock,
@@ -60,10 +63,9 @@ class RecordReader:
         self._options = options
         self._url = url
         self._clock = clock
-        self._patience_ms = timeout_ms
-        if options.follow:
-            self._patience_ms = max(timeout_ms, _FOLLOW_PATIENCE_MS)
+        self._patience_ms = max(timeout_ms, follow_patience_ms(is_follow=options.follow))
         self._answered_ms = self._moved_ms = clock.now_ms()
+        self._warned_ms = self._answered_ms - _WARN_MS
 
     def assign(
         self, partitions: Collection[TopicPartition], ends: Mapping[TopicPartition, int]
@@ -91,9 +93,12 @@ class RecordReader:
             tp = TopicPartition(error.topic or "", error.partition or 0)
             raise created_anew(tp, self._url, "while it was read") from error
         except (KafkaConnectionError, KafkaTimeoutError, UnknownTopicOrPartitionError) as error:
-            if self._clock.now_ms() - self._answered_ms >= self._patience_ms:
+            now_ms = self._clock.now_ms()
+            if now_ms - self._answered_ms >= self._patience_ms:
                 raise
-            logger.warning("no records: %s", error)
+            is_due = now_ms - self._warned_ms >= _WARN_MS
+            self._warned_ms = now_ms if is_due else self._warned_ms
+            logger.log(WARNING if is_due else DEBUG, "no records: %s", error)
             return False
         self._answered_ms = self._clock.now_ms()
         is_complete = False
@@ -134,7 +139,7 @@ class RecordReader:
             raise created_anew(tp, self._url, cause) from error
         if self._options.lost != "skip":
             raise offsets_gone(tp, files.position, start) from error
-        logger.warning("%s: offsets %d to %d are lost", tp, files.position, start - 1)
+        logger.info("%s: offsets %d to %d are lost", tp, files.position, start - 1)
         files.move_to(start, is_lost=True)
         self._consumer.seek(tp, start)
         self._moved_ms = self._clock.now_ms()
@@ -155,6 +160,11 @@ class RecordReader:
 
     def __repr__(self) -> str:
         return f"<RecordReader of {len(self._files)} partitions>"
+
+
+def follow_patience_ms(*, is_follow: bool) -> int:
+    """Return the least time that brokers have to answer, ms."""
+    return _FOLLOW_PATIENCE_MS if is_follow else 0
 
 
 def consumer_settings(

@@ -4,20 +4,25 @@ Owns the look-up of the latest version, and whether a table can take it: a versi
 nullable columns or widens numbers is taken between two batches, without a restart. Another one is
 logged once, and records are read by the version before, as far as its rules let them.
 
-The thread of the run; a look-up waits for the registry.
+The thread of the run, which waits for no answer of the registry: publishing goes on meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kfast._logging import Logger
+from kfast.deserializers.formats import no_values
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.table.entries import TableShape
 from kfast.table.ingest.options import IngestOptions, Roots
 from kfast.table.schema_changes import SchemaChange, schema_change
+
+if TYPE_CHECKING:
+    from kfast.deserializers.typed import TypedDeserializer
+    from kfast.registered_schema import SchemaRequest
 
 logger = Logger(__name__)
 
@@ -34,6 +39,46 @@ class NewerSchema:
     change: SchemaChange
 
 
+@dataclass(frozen=True, slots=True)
+class _LookUp:
+    """Look-ups of the latest versions, under way or done."""
+
+    options: IngestOptions
+    """With the deserializers that get the answers."""
+    topics: tuple[str, ...]
+    requests: tuple[tuple[TypedDeserializer, SchemaRequest], ...]
+
+    @classmethod
+    def of(cls, options: IngestOptions, topics: Collection[str]) -> _LookUp:
+        """Begin them."""
+        requests = []
+        for name, deserializer in options.typed.items():
+            registry = deserializer.registry
+            if registry is None:
+                continue
+            columns = [no_values(topic, name) for topic in topics]
+            keys = {key for column in columns for key in deserializer.prepare(column, None)}
+            if keys:
+                request = registry.lookup(keys, is_serialized=deserializer.is_serialized)
+                requests.append((deserializer, request))
+        return cls(options, tuple(topics), tuple(requests))
+
+    def learn(self) -> bool:
+        """Give the deserializers the answers; return False while some are pending.
+
+        Raises ``SchemaRegistryError`` if there are none.
+        """
+        answers = [request.answers() for _, request in self.requests]
+        if any(answer is None for answer in answers):
+            return False
+        for (deserializer, _), answer in zip(self.requests, answers, strict=True):
+            assert answer is not None
+            if answer.error is not None:
+                raise answer.error
+            deserializer.learn(answer)
+        return True
+
+
 class SchemaVersions:
     """The versions of one run; ``url`` is that of the table, for messages."""
 
@@ -41,6 +86,7 @@ class SchemaVersions:
         self._options = options
         self._url = url
         self._refused: set[str] = set()
+        self._pending: _LookUp | None = None
 
     @property
     def may_change(self) -> bool:
@@ -48,25 +94,43 @@ class SchemaVersions:
         readers = (each.reader for each in self._options.typed.values())
         return any(reader is not None and reader.endswith(_LATEST) for reader in readers)
 
-    def newer(self, topics: Collection[str], roots: Roots, shape: TableShape) -> NewerSchema | None:
-        """Return the latest version if the table gets columns or wider types by it.
+    def begin(self, topics: Collection[str]) -> None:
+        """Begin to look up the latest versions for topics, unless that is under way."""
+        if self._pending is None and self.may_change:
+            self._pending = _LookUp.of(self._options.with_new_deserializers(), topics)
+
+    def close(self) -> None:
+        """Drop a look-up that is under way."""
+        if self._pending is not None:
+            for _, request in self._pending.requests:
+                request.cancel()
+            self._pending = None
+
+    def newer(self, roots: Roots, shape: TableShape) -> NewerSchema | None:
+        """Return the latest version if it was looked up, and the table gets columns by it.
 
         ``roots`` and ``shape`` are those of the version that is read by now. A registry that cannot
         be asked is no error: the next look-up may succeed.
         """
-        if not self.may_change:
+        pending = self._pending
+        if pending is None:
             return None
         try:
-            options = self._options.with_new_deserializers()
-            latest = options.look_up_roots(topics)
+            if not pending.learn():
+                return None
+            self._pending = None
+            options = pending.options
+            latest = options.look_up_roots(pending.topics, waits=False)
             if all(latest[name].type == root.type for name, root in roots.items()):
                 return None
-            wanted = options.shape(options.projection(latest))
+            wanted = options.shape(options.of_table(options.projection(latest)))
             change = schema_change(shape.schema, wanted.schema, self._url, shape.format)
         except ConfigurationError as error:
+            self._pending = None
             self._refuse(error)
             return None
         except KafkaError as error:
+            self._pending = None
             logger.warning("cannot look for newer schemas: %s", error)
             return None
         return NewerSchema(options, latest, change) if change.is_of_table else None

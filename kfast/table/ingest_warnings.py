@@ -1,0 +1,114 @@
+"""IngestWarnings: what is not in a table as it is in Kafka, as warnings of `logging`.
+
+Owns when to warn: of each kind at its first time, and from then on at most once a minute, with the
+count since the warning before. Counts come from the manifests of batches, so that nothing counts
+that is not in the table, and nothing twice. A message has names, offsets and counts, never keys or
+values.
+
+=================  =============================================================================
+lost offsets       retention had removed them, and the ingest may go on without (``lost="skip"``)
+bad records        keys and values that are not of their format: null, or their records left out
+dead letters       of these, the ones that were written to a folder or a topic
+skipped batches    record batches that are corrupt, and left out
+=================  =============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kfast._logging import Logger
+from kfast.table.ingest_totals import skipped_in
+
+if TYPE_CHECKING:
+    from kfast._clock import Clock
+    from kfast.table.entries import Entry
+    from kfast.table.ingest_watcher import IngestStart, ReadLag
+
+logger = Logger(__name__)
+
+EVERY_MS: Final = 60_000
+"""Least time between two warnings of a kind."""
+
+_TEXTS: Final[Mapping[str, str]] = {
+    "lost": "offsets lost: retention had removed them before they were read",
+    "bad": "malformed keys and values: they are null, or their records left out",
+    "letters": "dead letters",
+    "skipped": "corrupt record batches left out",
+}
+
+
+@dataclass(slots=True)
+class _Kind:
+    """What was not warned of yet, and when the last warning was."""
+
+    text: str
+    count: int = 0
+    place: str = ""
+    """Of the first that counts."""
+    places: int = 0
+    warned_ms: int | None = None
+
+
+class IngestWarnings:
+    """Warns of the batches of one ingest; an `IngestWatcher`."""
+
+    def __init__(self, clock: Clock, every_ms: int = EVERY_MS) -> None:
+        self._url = ""
+        self._clock = clock
+        self._every_ms = every_ms
+        self._kinds = {name: _Kind(text) for name, text in _TEXTS.items()}
+
+    def begin(self, start: IngestStart) -> None:
+        """Take the name of the table; a start is no warning."""
+        self._url = start.url
+
+    def add(self, entry: Entry) -> None:
+        """Count what a batch has, and warn of it if that is due."""
+        skipped: set[tuple[str, int, str]] = set()
+        for part in entry.ranges:
+            place = f"{part.topic_partition} offsets {part.from_offset} to {part.until_offset - 1}"
+            self._note("lost", part.lost_offsets, place)
+            self._note("bad", part.bad_records, place)
+            for file in part.files:
+                if file.folder:
+                    self._note("letters", file.rows, f"{place}, to {file.folder}")
+            self._note("letters", part.produced_letters, f"{place}, to a topic")
+            self._note("skipped", len(skipped_in(part) - skipped), place)
+            skipped |= skipped_in(part)
+        self._warn()
+
+    def _note(self, name: str, count: int, place: str) -> None:
+        if not count:
+            return
+        kind = self._kinds[name]
+        kind.place = kind.place if kind.count else place
+        kind.count += count
+        kind.places += 1
+
+    def tick(self, lag: ReadLag) -> None:  # noqa: ARG002 - the seam's
+        """Warn of what has waited for its minute."""
+        self._warn()
+
+    def close(self, *, is_complete: bool) -> None:  # noqa: ARG002 - the seam's
+        """Warn of what is left, however soon it is after the warning before."""
+        self._warn(is_last=True)
+
+    def _warn(self, *, is_last: bool = False) -> None:
+        now_ms = self._clock.now_ms()
+        for kind in self._kinds.values():
+            last_ms = kind.warned_ms
+            is_due = is_last or last_ms is None or now_ms - last_ms >= self._every_ms
+            if not kind.count or not is_due:
+                continue
+            count, place, places = kind.count, kind.place, kind.places
+            kind.count, kind.places, kind.warned_ms = 0, 0, now_ms
+            more = f" and {places - 1} more ranges" if places > 1 else ""
+            since = "" if last_ms is None else f" in {(now_ms - last_ms) // 1000} s"
+            logger.warning("%s: %d %s (%s%s)%s", self._url, count, kind.text, place, more, since)
+
+    def __repr__(self) -> str:
+        waiting = {name: kind.count for name, kind in self._kinds.items() if kind.count}
+        return f"<IngestWarnings of {self._url}, waiting {waiting}>"
