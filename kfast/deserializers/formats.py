@@ -179,10 +179,19 @@ def _framing(given: Mapping[str, Any]) -> str:
 # --- the schema of a column before any record of it -----------------------------------------------
 
 
-def known_root(deserializer: TypedDeserializer, topic: str, column: str) -> SchemaField | None:
+def no_values(topic: str, column: str) -> BytesColumn:
+    """Return keys or values of a topic without any row, of which schemas can be asked for."""
+    none32, none64 = np.zeros(0, np.int32), np.zeros(0, np.int64)
+    return BytesColumn(b"", none32, none32, origin=ColumnOrigin(topic, -1, column, none64))
+
+
+def known_root(
+    deserializer: TypedDeserializer, topic: str, column: str, *, waits: bool = True
+) -> SchemaField | None:
     """Return the root of the columns that keys or values of a topic become.
 
-    A version of a subject is looked up in the registry. None if that depends on the records.
+    A version of a subject is looked up in the registry, unless the deserializer has the answer and
+    this ``waits`` for none. None if that depends on the records.
 
     Raises
     ------
@@ -191,9 +200,9 @@ def known_root(deserializer: TypedDeserializer, topic: str, column: str) -> Sche
     ConfigurationError
         The registry has no such schema.
     """
-    none32, none64 = np.zeros(0, np.int32), np.zeros(0, np.int64)
-    nothing = BytesColumn(b"", none32, none32, origin=ColumnOrigin(topic, -1, column, none64))
-    deserializer.wait_for_schemas(nothing, None)
+    nothing = no_values(topic, column)
+    if waits:
+        deserializer.wait_for_schemas(nothing, None)
     made = deserializer.deserialize_column(nothing, None, stop_at_first=True)
     if deserializer.root is None or made.node is None:
         return None

@@ -24,7 +24,7 @@ from kfast.table.manifest import Entry
 from kfast.table.schema_changes import schema_change
 from tests.end_to_end.ingests import Table, Truth
 from tests.end_to_end.stage import eventually
-from tests.fake_registry.server import FakeRegistry
+from tests.fake_registry.server import FakeRegistry, silent
 from tests.unit.table.test_iceberg import NAME, catalog
 
 fastavro = pytest.importorskip("fastavro")
@@ -173,6 +173,31 @@ def test_a_version_that_a_table_cannot_take_is_named_once(
     assert "value.price" in text
     values = ds.dataset(table.folder).to_table().column("value").to_pylist()
     assert sorted(value["user"] for value in values) == ["ann"] * 2 + ["bob"] * 6
+
+
+def test_a_registry_that_is_silent_delays_nothing(
+    truth: Truth, table: Table, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H-07: records of schemas that are known are published while a version is asked for."""
+    producer = Producer(truth, fake)
+    producer.write(FIRST, id=1, price=1.5)
+    released = threading.Event()
+    try:
+        with (
+            kfast.SchemaRegistry(fake.url) as registry,
+            following(table, registry, monkeypatch) as entries,
+        ):
+            eventually(lambda: bool(entries) and entries[-1].rows == 2)
+            asked = len(fake.paths)
+            fake.answer_next(*[silent(released)] * 20)
+            eventually(lambda: len(fake.paths) > asked)
+            for number in range(3):
+                producer.write(FIRST, id=number, price=1.5)
+                eventually(lambda: entries[-1].rows == producer.count)
+            assert not released.is_set()
+            released.set()
+    finally:
+        released.set()
 
 
 def _refusals(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -186,7 +186,7 @@ class Ingest:
         """Find the topics, and the schema of the table if that is looked up."""
         self._topics = find_topics(consumer, self._options.topics)
         if not self._projection.columns:
-            names = {tp.topic for tp in self._topics.partitions}
+            names = self._topic_names
             self._define(self._options.look_up_roots(names))
 
     def stop(self) -> None:
@@ -435,13 +435,16 @@ class Ingest:
         run.consumer.resume(*run.consumer.paused())
         run.reader.assign(self._files, {})
         look_ms = self._clock.now_ms() + METADATA_MS
-        versions = SchemaVersions(self._options, self._store.url)
+        versions = SchemaVersions(self._options, self._store.url, self._clock)
+        run.consumer.converter.watch(self._options)
         while not self._is_stopping:
             self._turn(None, run)
+            self._take_newer_schema(versions, run)
             if self._clock.now_ms() >= look_ms:
                 self._look(run)
-                self._look_for_schemas(versions, run)
+                versions.begin(self._topic_names)
                 look_ms = self._clock.now_ms() + METADATA_MS
+        versions.close()
         self._cut_all()
         self._publish(run)
 
@@ -510,11 +513,18 @@ class Ingest:
         for tp in new:
             run.consumer.seek(tp, begins[tp])
 
-    def _look_for_schemas(self, versions: SchemaVersions, run: _Run) -> None:
+    @property
+    def _topic_names(self) -> set[str]:
+        return {tp.topic for tp in self._topics.partitions}
+
+    def _take_newer_schema(self, versions: SchemaVersions, run: _Run) -> None:
         """Read by newer versions of schemas from here on, if the table can take their columns."""
-        names = {tp.topic for tp in self._topics.partitions}
-        newer = versions.newer(names, self._roots, self._shape)
+        converter = run.consumer.converter
+        if converter.held - versions.checked:
+            versions.begin(self._topic_names, converter.held)
+        newer = versions.newer(self._roots, self._shape)
         if newer is None:
+            converter.release(versions.checked)
             return
         self._cut_all()
         self._publish(run)
@@ -525,7 +535,7 @@ class Ingest:
         register = register_for(self._store, self._shape)
         if register is not None:
             register.create(self._projection)
-        run.consumer.converter.begin(newer.roots, newer.options)
+        converter.begin(newer.roots, newer.options)
         run.reader.assign(self._files, {})  # what was decoded by the version before is dropped
         logger.info("%s: a newer schema is registered: %s", self._store.url, newer.change)
 
@@ -533,7 +543,7 @@ class Ingest:
 
     def _summary(self, seconds: float) -> IngestSummary:
         entries = self._manifests
-        names = {tp.topic for tp in self._topics.partitions}
+        names = self._topic_names
         ends = entries[-1].ends if entries else self._known_ends
         return IngestSummary(
             rows=sum(entry.batch_rows for entry in entries),

@@ -135,6 +135,15 @@ class IngestOptions:
         given = {source: getattr(self, source) for source in _SOURCES if source in self.columns}
         return {name: each for name, each in given.items() if isinstance(each, TypedDeserializer)}
 
+    @property
+    def of_latest(self) -> dict[str, TypedDeserializer]:
+        """Those of `typed` whose schema is the latest of a subject, not a text or a version."""
+        return {
+            name: deserializer
+            for name, deserializer in self.typed.items()
+            if deserializer.reader is not None and deserializer.reader.endswith("latest")
+        }
+
     def with_new_deserializers(self) -> IngestOptions:
         """Return the same with deserializers that have looked up no schema yet."""
         new: dict[str, Any] = {name: copy.copy(each) for name, each in self.typed.items()}
@@ -150,8 +159,10 @@ class IngestOptions:
             found[name] = root
         return found
 
-    def look_up_roots(self, topics: Collection[str]) -> Roots:
-        """Return the roots of typed columns, asking the registry; the same for all topics.
+    def look_up_roots(self, topics: Collection[str], *, waits: bool = True) -> Roots:
+        """Return the roots of typed columns; the same for all topics.
+
+        The registry is asked, unless ``waits`` is false and the deserializers have its answers.
 
         Raises ``ConfigurationError`` if they are not, or depend on the records, and
         ``SchemaRegistryError``.
@@ -160,7 +171,7 @@ class IngestOptions:
         for name, deserializer in self.typed.items():
             first = ""
             for topic in sorted(topics):
-                root = known_root(deserializer, topic, name)
+                root = known_root(deserializer, topic, name, waits=waits)
                 if root is None:
                     raise ConfigurationError(
                         f"{name}: the schema of the table is not known",
