@@ -157,7 +157,10 @@ CONFINED: Final = (
             "demo.coordinator",
         ),
     ),
-    (("time", "random", "sched"), ("_clock", "spark.source.driver", *COMMANDS)),
+    (
+        ("time", "random", "sched"),
+        ("_clock", "spark.source.driver", "table.iceberg_log", *COMMANDS),
+    ),
     (("subprocess",), COMMANDS),
     (("numpy",), (*RECORDS, "bulk", "table", "spark", "cli", "demo")),
     (

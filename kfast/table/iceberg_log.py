@@ -21,12 +21,12 @@ a time.
 from __future__ import annotations
 
 import json
-import random
 import time
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, Final
 
+from kfast._clock import ExponentialBackoff, SystemClock
 from kfast._logging import Logger
 from kfast._optional import optional_package
 from kfast.errors import ConfigurationError, KafkaError, TableError
@@ -55,8 +55,7 @@ __all__ = ["IcebergLog", "check_iceberg", "load_iceberg"]
 logger = Logger(__name__)
 
 _TRIES: Final = 8
-_PAUSE_SECONDS: Final = 0.05
-"""Before the second try; twice as long before each following one."""
+_BACKOFF: Final = ExponentialBackoff(50, 5_000)
 _RETRIES: Final = "commit.retry.num-retries"
 _FORMATS: Final = (1, 2)
 _OTHER_TABLES: Final = (("_delta_log", "a Delta table"), (f"{FOLDER}/log", "a table of files"))
@@ -333,7 +332,8 @@ def _conflict() -> type[Exception]:
 
 def _pauses() -> list[float]:
     """Seconds to wait after each try."""
-    return [_PAUSE_SECONDS * 2**number * random.uniform(0.5, 1) for number in range(_TRIES)]
+    clock = SystemClock()
+    return [_BACKOFF.backoff_ms(number, clock) / 1000 for number in range(_TRIES)]
 
 
 def _is_same(entry: Entry | None, other: Entry | None) -> bool:

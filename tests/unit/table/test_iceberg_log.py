@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kfast._clock import ExponentialBackoff
 from kfast.errors import ConfigurationError, KafkaError, MissingDependencyError, TableError
 from kfast.table.entries import Entry
 from kfast.table.iceberg_catalog import CatalogTable, check_iceberg
@@ -36,7 +37,7 @@ from tests.unit.table.iceberg_tables import (
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
     """The folder of a table's files; the catalog has its own."""
     catalog(tmp_path, monkeypatch)
-    monkeypatch.setattr("kfast.table.iceberg_log._PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("kfast.table.iceberg_log._BACKOFF", ExponentialBackoff(0, 0))
     return LocalStore(tmp_path / "table")
 
 

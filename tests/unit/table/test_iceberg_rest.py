@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kfast._clock import ExponentialBackoff
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.table.projection import OutputColumn
 from kfast.table.store import LocalStore
@@ -28,7 +29,7 @@ from tests.unit.table.iceberg_tables import (
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestCatalogServer]:
-    monkeypatch.setattr("kfast.table.iceberg_log._PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("kfast.table.iceberg_log._BACKOFF", ExponentialBackoff(0, 0))
     with rest_catalog(tmp_path) as running:
         settings(monkeypatch, TYPE="rest", URI=running.url)
         yield running
