@@ -68,16 +68,16 @@ class IngestWarnings:
     def add(self, entry: Entry) -> None:
         """Count what a batch has, and warn of it if that is due."""
         skipped: set[tuple[str, int, str]] = set()
+        bad_place = ""
         for part in entry.ranges:
             place = f"{part.topic_partition} offsets {part.from_offset} to {part.until_offset - 1}"
             self._note("lost", part.lost_offsets, place)
             self._note("bad", part.bad_records, place)
-            for file in part.files:
-                if file.folder:
-                    self._note("letters", file.rows, f"{place}, to {file.folder}")
-            self._note("letters", part.produced_letters, f"{place}, to a topic")
             self._note("skipped", len(skipped_in(part) - skipped), place)
             skipped |= skipped_in(part)
+            bad_place = bad_place or (place if part.bad_records else "")
+        # Of the batch as a whole: the logs of catalogs do not keep its files.
+        self._note("letters", entry.counts.dead_letters, bad_place)
         self._warn()
 
     def _note(self, name: str, count: int, place: str) -> None:

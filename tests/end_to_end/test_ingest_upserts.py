@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
 import shlex
 import signal
+import threading
 import time
 from collections.abc import Iterator
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import deltalake
+import fastavro
 import pyarrow as pa
 import pytest
 
 import kfast
 from kfast.cli import main
 from kfast.errors import ConfigurationError, DeserializationError, KafkaError
+from kfast.table.ingest import Ingest
+from kfast.table.ingest.options import IngestOptions
 from tests.document_examples import blocks, examples, sections
 from tests.end_to_end.change_source import SCHEMA, TOPIC, ChangeSource, table_rows
 from tests.end_to_end.ingest_processes import Death, Starter, starter
 from tests.end_to_end.ingests import Table
+from tests.end_to_end.stage import eventually
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.server import FakeBrokerServer
+from tests.fake_registry.server import FakeRegistry
 from tests.reference.batches import Record
 from tests.soaking import soaking
 
@@ -389,3 +397,82 @@ def test_a_table_equals_its_source_whenever_the_ingest_is_killed(
                 assert table_rows(table.folder) == source.rows
         assert processes.run(words) == 0
         assert table_rows(table.folder) == source.rows
+
+
+# --- a registry -----------------------------------------------------------------------------------
+
+
+def avro_envelope(*columns: str) -> str:
+    """The schema of events whose rows have an id, and texts that may be null."""
+    optional = [{"name": name, "type": ["null", "string"], "default": None} for name in columns]
+    row_type = {"type": "record", "name": "Value", "fields": [ID, *optional]}
+    fields = [
+        {"name": "before", "type": ["null", row_type], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"], "default": None},
+    ]
+    return json.dumps({"type": "record", "name": "Envelope", "fields": fields})
+
+
+ID = {"name": "id", "type": {"type": "int", "connect.name": "io.debezium.time.Date"}}
+AVRO_KEY = json.dumps({"type": "record", "name": "Key", "fields": [ID]})
+
+
+def written(fake: FakeRegistry, subject: str, text: str, value: Any) -> bytes:
+    """A value by a schema, which is registered, with the schema's id."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(text)), value)
+    return b"\0" + fake.register(subject, text).to_bytes(4, "big") + out.getvalue()
+
+
+def test_a_follow_takes_columns_of_newer_schemas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Z-09: of events in Avro; keys are read by the latest schema of keys."""
+    monkeypatch.setattr("kfast.table.ingest.ingesting.METADATA_MS", 30)
+    topic = cluster()
+
+    def write(number: int, text: str, op: str, after: Any) -> None:
+        event = {"before": None, "after": after, "op": op, "ts_ms": 1}
+        record = Record(
+            written(fake, "t-key", AVRO_KEY, {"id": number}),
+            written(fake, "t-value", text, event),
+        )
+        topic.append("t", 0, [record])
+
+    def rows() -> list[dict[str, Any]]:
+        if not deltalake.DeltaTable.is_deltatable(str(tmp_path)):
+            return []
+        return deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
+
+    first, second = avro_envelope("name"), avro_envelope("name", "city")
+    with FakeRegistry() as fake, FakeBrokerServer(topic) as server:
+        write(1, first, "c", {"id": 1, "name": "a"})
+        write(2, first, "c", {"id": 2, "name": "b"})
+        registry = kfast.SchemaRegistry(fake.url)
+        options = IngestOptions(
+            topics=("t",),
+            to=str(tmp_path),
+            format="delta",
+            follow=True,
+            every_ms=20,
+            value=kfast.Debezium(kfast.Avro(registry=registry, reader="latest"), source=[]),
+            upsert=("id",),
+        )
+        run = Ingest(options, {"bootstrap_servers": server.bootstrap_servers})
+        thread = threading.Thread(target=run.run)
+        thread.start()
+        try:
+            eventually(lambda: len(rows()) == 2)
+            fake.register("t-value", second)
+            eventually(lambda: "city" in rows()[0])
+            write(1, second, "u", {"id": 1, "name": "a", "city": "x"})
+            write(2, second, "d", None)
+            eventually(lambda: len(rows()) == 1)
+        finally:
+            run.stop()
+            thread.join(30)
+        registry.close()
+    assert not thread.is_alive()
+    assert rows() == [{"id": date(1970, 1, 2), "name": "a", "city": "x"}]

@@ -132,6 +132,27 @@ def test_a_letter_is_its_record(
     assert last.rows == 2
 
 
+def test_a_timestamp_that_no_column_can_hold(
+    kafka: LocalKafka, new_topic: TopicFactory, writer: KafkaWriter, tmp_path: Path
+) -> None:
+    """J-05: its letter has the time in a header, and a time of its own that brokers keep."""
+    topic, dead = new_topic(message_timestamp_after_max_ms=2**63 - 1), new_topic(partitions=2)
+    nanoseconds = 1_767_225_600_000_000_000
+    writer.write(topic, [Message(b"value", b"key", timestamp_ms=nanoseconds), b"good"])
+    summary = kfast.ingest(
+        topic,
+        to=str(tmp_path / "t"),
+        on_error="skip",
+        dead_letter=f"topic:{dead}",
+        bootstrap_servers=kafka.bootstrap_servers,
+    )
+    assert (summary.rows, summary.dead_letters) == (1, 1)
+    (letter,) = letters(kafka.bootstrap_servers, dead)
+    assert letter[:2] == (b"key", b"value")
+    assert letter[2]["kfast.column"] == b"timestamp"
+    assert letter[2]["kfast.timestamp"] == str(nanoseconds).encode()
+
+
 @pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
 def test_a_crash_around_the_publish(
     kafka: LocalKafka,

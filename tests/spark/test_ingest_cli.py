@@ -233,10 +233,10 @@ def test_ctrl_c_while_spark_starts(bare: Table, tmp_path: Path) -> None:
     assert (process.returncode, output, errors) == (130, "", "")
 
 
-def test_what_a_service_and_a_terminal_see(
+def test_what_a_service_sees(
     new_topic: TopicFactory, writer: KafkaWriter, table: Table, tmp_path: Path
 ) -> None:
-    """J-02, J-04: lines and warnings on standard error; a line per batch with --verbose."""
+    """J-02, J-04: lines and warnings on standard error; with -q the warnings alone."""
     topic = new_topic()
     writer.write(topic, [b"no number", b"\x00\x00\x00\x07"])
     arguments = table.arguments(topic, "--value-format", "int32")
@@ -256,13 +256,21 @@ def test_what_a_service_and_a_terminal_see(
     assert (status, output) == (0, "")
     (warning,) = errors.splitlines()
     assert " WARNING " in warning, "-q has nothing else"
+
+
+def test_a_line_per_batch_is_for_terminals_and_verbose(
+    new_topic: TopicFactory, writer: KafkaWriter, table: Table, tmp_path: Path
+) -> None:
+    """J-04: on standard output, with the summary."""
+    topic = new_topic()
     writer.write(topic, [b"no number"])
-    status, output, errors = run_ingest(tmp_path, [*arguments, "--verbose"])
+    arguments = table.arguments(topic, "--value-format", "int32", "--verbose")
+    status, output, errors = run_ingest(tmp_path, arguments)
     assert status == 0
     batch, summary, *more = output.splitlines()
     assert re.match(r"batch \d+ \| 1 rows \| .* \| 1 malformed records \| ", batch)
     assert summary.startswith("1 rows in 1 batches")
-    assert more[-1] == f"{table.output} has 4 rows of 1 partitions"
+    assert more[-1] == f"{table.output} has 1 rows of 1 partitions"
     begin, *minutes = log_lines(table, errors)[0]
-    assert begin == f"ingest of {topic} begins, 1 partitions from {topic} 0:3; the table has 3 rows"
+    assert begin == f"ingest of {topic} begins; the table has 0 rows"
     assert all(" rows since the start, " in line for line in minutes), "the summary is on stdout"

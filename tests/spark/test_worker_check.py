@@ -115,6 +115,8 @@ warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
 import kfast.spark
 from kfast.errors import KafkaError
+if kfast.__version__ == "0.0.0":  # a tree that was never installed is like every version
+    kfast.__version__ = "1.0.0"
 from kfast.spark.source.worker_check import check_workers
 
 folder, conf, *interpreters = sys.argv[1:]

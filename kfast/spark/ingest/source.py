@@ -34,6 +34,7 @@ from pyspark.sql.datasource import (
 from kfast.spark.ingest.checkpoint import first_offsets, fsync_batch
 from kfast.spark.ingest.plan import PARTS, IngestPlan, plan_of, source_options
 from kfast.spark.source.batch_reader import ranges_of
+from kfast.spark.source.checked_pickle import checked_reduce
 from kfast.spark.source.stream_reader import KafkaStreamReader
 from kfast.table.batches import (
     BatchPart,
@@ -120,11 +121,11 @@ class IngestReader(KafkaStreamReader):
             for tp, at in ends.items()
             if at < begins.get(tp, at)
         ]
-        for tp in sorted(anew):
-            ranges = (offsets for partition in planned for offsets in ranges_of(partition))
-            first = min((part for part in ranges if part.topic_partition == tp), default=None)
-            begin = ends[tp] if first is None else first.from_offset
-            parts.append(PartitionRestart(*tp, anew[tp], begin))
+        firsts: dict[TopicPartition, int] = {}
+        for offsets in (each for partition in planned for each in ranges_of(partition)):
+            tp = offsets.topic_partition
+            firsts[tp] = min(offsets.from_offset, firsts.get(tp, offsets.from_offset))
+        parts += [PartitionRestart(*tp, anew[tp], firsts.get(tp, ends[tp])) for tp in sorted(anew)]
         parts += [PartitionGone(*tp, begins[tp]) for tp in begins.keys() - ends.keys()]
         if not planned and not parts and ends and not self._plan.has_files():
             tp, at = min(ends.items())  # for the file with the columns
@@ -183,6 +184,10 @@ class IngestWriter(DataSourceStreamWriter):
 
     def __init__(self, plan: IngestPlan) -> None:
         self._plan = plan
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """Return what makes the writer in a process that may lack kfast, which is named then."""
+        return checked_reduce(self, protocol)
 
     def write(self, iterator: Iterator[Any]) -> TaskParts:
         """Collect the rows of one task, on a worker."""

@@ -180,7 +180,7 @@ class Ingest:
         if self._letters is not None:  # which must be there: no topic is made
             consumer.internals.required_partitions(self._letters.topic)
         if not self._projection.columns:
-            names = {tp.topic for tp in self._topics.partitions}
+            names = self._topic_names
             self._define(self._options.look_up_roots(names))
 
     def stop(self) -> None:
@@ -470,13 +470,14 @@ class Ingest:
         run.consumer.resume(*run.consumer.paused())
         run.reader.assign(self._files, {})
         look_ms = self._clock.now_ms() + METADATA_MS
-        versions = SchemaVersions(self._options, self._store.url)
+        versions = SchemaVersions(self._options, self._store.url, self._clock)
+        run.consumer.converter.watch(self._options)
         while not self._is_stopping:
             self._turn(None, run)
             self._take_newer_schema(versions, run)
             if self._clock.now_ms() >= look_ms:
                 self._look(run)
-                versions.begin({tp.topic for tp in self._topics.partitions})
+                versions.begin(self._topic_names)
                 look_ms = self._clock.now_ms() + METADATA_MS
         versions.close()
         self._cut_all()
@@ -550,10 +551,18 @@ class Ingest:
         for tp in new:
             run.consumer.seek(tp, begins[tp])
 
+    @property
+    def _topic_names(self) -> set[str]:
+        return {tp.topic for tp in self._topics.partitions}
+
     def _take_newer_schema(self, versions: SchemaVersions, run: _Run) -> None:
         """Read by newer versions of schemas from here on, if the table can take their columns."""
+        converter = run.consumer.converter
+        if converter.held - versions.checked:
+            versions.begin(self._topic_names, converter.held)
         newer = versions.newer(self._roots, self._shape)
         if newer is None:
+            converter.release(versions.checked)
             return
         self._cut_all()
         self._publish(run)
@@ -562,15 +571,14 @@ class Ingest:
         self._define(newer.roots)
         self._fit(before)
         run.begin_again(self._shape, self._projection)
-        run.consumer.converter.begin(newer.roots, newer.options)
+        converter.begin(newer.roots, newer.options)
         run.reader.assign(self._files, {})  # what was decoded by the version before is dropped
         logger.info("%s: a newer schema is registered: %s", self._store.url, newer.change)
 
     # --- the end ----------------------------------------------------------------------------------
 
     def _summary(self, seconds: float) -> IngestSummary:
-        names = {tp.topic for tp in self._topics.partitions}
-        counts = self._counts
+        names, counts = self._topic_names, self._counts
         return IngestSummary(
             rows=counts.rows,
             bytes=counts.bytes,

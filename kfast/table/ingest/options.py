@@ -204,6 +204,15 @@ class IngestOptions:
         given = {source: getattr(self, source) for source in _SOURCES if source in columns}
         return {name: each for name, each in given.items() if isinstance(each, TypedDeserializer)}
 
+    @property
+    def of_latest(self) -> dict[str, TypedDeserializer]:
+        """Those of `typed` whose schema is the latest of a subject, not a text or a version."""
+        return {
+            name: deserializer
+            for name, deserializer in self.typed.items()
+            if deserializer.reader is not None and deserializer.reader.endswith("latest")
+        }
+
     def with_new_deserializers(self) -> IngestOptions:
         """Return the same with deserializers that have looked up no schema yet."""
         new: dict[str, Any] = {name: copy.copy(each) for name, each in self.typed.items()}

@@ -10,6 +10,7 @@ The thread of the run, which waits for no answer of the registry: publishing goe
 from __future__ import annotations
 
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -21,12 +22,14 @@ from kfast.table.ingest.options import IngestOptions, Roots
 from kfast.table.schema_changes import SchemaChange, schema_change
 
 if TYPE_CHECKING:
+    from kfast._clock import Clock
     from kfast.deserializers.typed import TypedDeserializer
-    from kfast.registered_schema import SchemaRequest
+    from kfast.registered_schema import SchemaKey, SchemaRequest
 
 logger = Logger(__name__)
 
-_LATEST: Final = "latest"
+_RETRY_MS: Final = 5_000
+"""After a look-up that has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +85,30 @@ class _LookUp:
 class SchemaVersions:
     """The versions of one run; ``url`` is that of the table, for messages."""
 
-    def __init__(self, options: IngestOptions, url: str) -> None:
+    def __init__(self, options: IngestOptions, url: str, clock: Clock) -> None:
         self._options = options
         self._url = url
+        self._clock = clock
         self._refused: set[str] = set()
         self._pending: _LookUp | None = None
+        self._held: AbstractSet[SchemaKey] = frozenset()
+        self._not_before_ms = clock.now_ms()
+        self.checked: AbstractSet[SchemaKey] = frozenset()
+        """Schemas of values that were held when the last look-up began that has an answer."""
 
-    @property
-    def may_change(self) -> bool:
-        """Whether a schema is the latest of a subject, rather than a named version or a text."""
-        readers = (each.reader for each in self._options.typed.values())
-        return any(reader is not None and reader.endswith(_LATEST) for reader in readers)
+    def begin(self, topics: Collection[str], held: AbstractSet[SchemaKey] = frozenset()) -> None:
+        """Begin to look up the latest versions for topics, unless that is under way.
 
-    def begin(self, topics: Collection[str]) -> None:
-        """Begin to look up the latest versions for topics, unless that is under way."""
-        if self._pending is None and self.may_change:
+        A look-up for schemas of values that are ``held`` begins after those were: they may have
+        been registered after one that is under way was answered.
+        """
+        if not self._options.of_latest or self._clock.now_ms() < self._not_before_ms:
+            return
+        if self._pending is not None and not held <= self._held:
+            self.close()
+        if self._pending is None:
             self._pending = _LookUp.of(self._options.with_new_deserializers(), topics)
+            self._held = frozenset(held)
 
     def close(self) -> None:
         """Drop a look-up that is under way."""
@@ -119,21 +130,25 @@ class SchemaVersions:
             if not pending.learn():
                 return None
             self._pending = None
-            options = pending.options
-            latest = options.look_up_roots(pending.topics, waits=False)
-            if all(latest[name].type == root.type for name, root in roots.items()):
-                return None
-            wanted = options.shape(options.of_table(options.projection(latest)))
-            change = schema_change(shape.schema, wanted.schema, self._url, shape.format)
+            self.checked = self._held
+            return self._change(pending, roots, shape)
         except ConfigurationError as error:
             self._pending = None
+            self.checked = self._held
             self._refuse(error)
-            return None
         except KafkaError as error:
             self._pending = None
+            self._not_before_ms = self._clock.now_ms() + _RETRY_MS
             logger.warning("cannot look for newer schemas: %s", error)
+        return None
+
+    def _change(self, done: _LookUp, roots: Roots, shape: TableShape) -> NewerSchema | None:
+        latest = done.options.look_up_roots(done.topics, waits=False)
+        if all(latest[name].type == root.type for name, root in roots.items()):
             return None
-        return NewerSchema(options, latest, change) if change.is_of_table else None
+        wanted = done.options.shape(done.options.of_table(done.options.projection(latest)))
+        change = schema_change(shape.schema, wanted.schema, self._url, shape.format)
+        return NewerSchema(done.options, latest, change) if change.is_of_table else None
 
     def _refuse(self, error: ConfigurationError) -> None:
         """Log once why a version is not taken."""

@@ -33,10 +33,6 @@ def entry(*parts: ReadRange) -> Entry:
     return Entry(1, writer, TableShape(), 0, parts, BEGINS, counts=counts)
 
 
-def letters(partition: int, first: int, until: int, rows: int) -> ReadRange:
-    return ReadRange("orders", partition, first, until, produced_letters=rows)
-
-
 class Lines:
     """The lines that were written."""
 
@@ -56,7 +52,7 @@ def test_lines_of_a_service() -> None:
     lines = Lines(clock)
     lines.watcher.begin(IngestStart(URL, "orders", BEGINS, 12, 80))
     begin = lines.new()
-    lines.watcher.add(entry(file(0, 50, 1_250, bad_records=3), letters(0, 50, 1_250, 2)))
+    lines.watcher.add(entry(file(0, 50, 1_250, bad_records=3, produced_letters=2)))
     clock.advance(59_999)
     lines.watcher.tick(lambda: pytest.fail("a lag that no line shows"))
     assert lines.new() == []
@@ -68,7 +64,7 @@ def test_lines_of_a_service() -> None:
     lines.watcher.tick(lambda: None)
     assert lines.new() == [
         f"{URL}: 0 rows, 0.0 MB in 60 s, lag unknown, 1,200 rows since the start, 0 lost offsets, "
-        "3 malformed records, 0 skipped batches, 2 dead letters"
+        "3 malformed records, 0 skipped batches, 2 dead letters, 0 fields without a column"
     ]
     lines.watcher.add(entry(file(1, 30, 35, lost_offsets=7)))
     lines.watcher.close(is_complete=True)
@@ -115,8 +111,8 @@ def test_a_kind_of_loss_is_a_warning_once_a_minute(caplog: pytest.LogCaptureFixt
     watcher.add(entry(file(0, 20, 30, bad_records=3), file(1, 5, 9, bad_records=1)))
     assert new() == [f"/data/orders: 4 {bad} (orders-0 offsets 20 to 29 and 1 more ranges)"]
     clock.advance(30_000)
-    watcher.add(entry(file(0, 30, 40, bad_records=5), letters(0, 30, 40, 5)))
-    assert new() == ["/data/orders: 5 dead letters (orders-0 offsets 30 to 39, to topic:bad)"]
+    watcher.add(entry(file(0, 30, 40, bad_records=5, produced_letters=5)))
+    assert new() == ["/data/orders: 5 dead letters (orders-0 offsets 30 to 39)"]
     clock.advance(29_999)
     watcher.tick(lambda: 0)
     assert new() == []
