@@ -292,7 +292,7 @@ class Ingest:
             if self._bounds is not None:  # kept before anything is read
                 for each in planned:
                     if each.topic_partition not in self._known_ends:
-                        self._files[each.topic_partition].done.append(_begin_of(each))
+                        self._files[each.topic_partition].done.append(each.without_offsets)
                 self._publish(run)
             self._read_to_ends(planned, run)
             self._publish_columns(planned, run)
@@ -594,8 +594,3 @@ class Ingest:
 
     def __repr__(self) -> str:
         return f"<Ingest of {', '.join(self._options.topics)} to {self._store.url}>"
-
-
-def _begin_of(planned: PlannedRange) -> ReadRange:
-    """The range without offsets that keeps where a partition begins."""
-    return ReadRange(*planned.topic_partition, planned.from_offset, planned.from_offset)
