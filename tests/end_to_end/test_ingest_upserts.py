@@ -26,6 +26,7 @@ from kfast.cli import main
 from kfast.errors import ConfigurationError, DeserializationError, KafkaError
 from kfast.table.ingest import Ingest
 from kfast.table.ingest.options import IngestOptions
+from tests.delta_reading import delta_rows
 from tests.document_examples import blocks, examples, sections
 from tests.end_to_end.change_source import SCHEMA, TOPIC, ChangeSource, table_rows
 from tests.end_to_end.ingest_processes import Death, Starter, starter
@@ -82,7 +83,7 @@ def cluster(*records: Record, partitions: int = 1) -> FakeCluster:
 
 def names(folder: Path) -> dict[int, str]:
     """The rows of a table with an id and a name."""
-    rows = deltalake.DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
+    rows = delta_rows(folder)
     by_id = {each["id"]: each["name"] for each in rows}
     assert len(by_id) == len(rows)
     return by_id
@@ -181,7 +182,7 @@ def test_keys_of_one_column_and_columns_of_records(tmp_path: Path) -> None:
             upsert="name",
             columns=["offset", "partition"],
         )
-    rows = deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
+    rows = delta_rows(tmp_path)
     assert sorted(rows, key=lambda each: each["offset"]) == [
         {"id": 1, "name": "x", "offset": 0, "partition": 0},
         {"id": None, "name": "y", "offset": 1, "partition": 0},
@@ -225,7 +226,7 @@ def test_the_page_of_the_documents(
         shown = shown.replace("\\\n", " ").replace("/data/items", str(tmp_path / "one"))
         words = shlex.split(shown)
         assert main(words[1:]) == 0
-        rows = deltalake.DeltaTable(str(tmp_path / "one")).to_pyarrow_table().to_pylist()
+        rows = delta_rows(tmp_path / "one")
         assert rows == [{"id": 1, "name": "a", "price": Decimal("5.00")}]
         capsys.readouterr()
         scope: dict[str, Any] = {}
@@ -335,7 +336,7 @@ def test_tables_of_another_kind(tmp_path: Path) -> None:
         more = kfast.Debezium({"id": "int64", "name": "string", "more": "int32"})
         topic.append("t", 0, [Record(key(2), event("c", {**row(2), "more": 5}))])
         ingest(tmp_path / "t", servers, value=more)
-    rows = deltalake.DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
+    rows = delta_rows(tmp_path / "t")
     assert sorted(each["more"] or 0 for each in rows) == [0, 5]
 
 
@@ -444,7 +445,7 @@ def test_a_follow_takes_columns_of_newer_schemas(
     def rows() -> list[dict[str, Any]]:
         if not deltalake.DeltaTable.is_deltatable(str(tmp_path)):
             return []
-        return deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
+        return delta_rows(tmp_path)
 
     first, second = avro_envelope("name"), avro_envelope("name", "city")
     with FakeRegistry() as fake, FakeBrokerServer(topic) as server:
