@@ -10,7 +10,7 @@ Commits:
 - pyiceberg would try a commit again that another one has overtaken, without looking what that one
   was. So its retries are off for these commits, and each try here begins with the newest entry:
   one with this number is of this process (its answer was lost), or another writer has been first.
-- A commit of somebody else, such as a compaction, is no reason to stop: the next try follows it.
+- A commit of another program, such as a compaction, is no reason to stop: the next try follows it.
 - Files have their names before the commit (`PendingFiles`), with the field ids of the table in
   them, so that columns may be renamed there; they are listed with the statistics of their footers.
 

@@ -87,8 +87,13 @@ def starter() -> Iterator[Starter]:
 # --- the program ----------------------------------------------------------------------------------
 
 
+_ICEBERG = ("pyiceberg.catalog.sql", "pyiceberg.io.pyarrow", "pyiceberg.table.update.snapshot")
+"""Imported for the children if the test has a catalog: that takes longer than an ingest."""
+
+
 def _main() -> None:
     for name in (
+        *(_ICEBERG if "PYICEBERG_CATALOG__TEST__TYPE" in os.environ else ()),
         "kfast.cli.ingest",
         "kfast.table.delta_log",
         "kfast.table.iceberg_log",
