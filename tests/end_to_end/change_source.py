@@ -15,8 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-import deltalake
-
+from tests.delta_reading import delta_rows
 from tests.fake_broker.cluster import FakeCluster
 from tests.reference.batches import Record
 
@@ -142,7 +141,7 @@ def _encoded(price: Decimal | None) -> str | None:
 
 def table_rows(folder: Path) -> dict[int, Row]:
     """The rows that a reader of a table sees, each key once."""
-    rows = deltalake.DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
+    rows = delta_rows(folder)
     by_key = {row["id"]: (row["name"], row["price"], row["tags"]) for row in rows}
     assert len(by_key) == len(rows)
     return by_key

@@ -24,8 +24,10 @@ import pytest
 import kfast
 from kfast.cli import main
 from kfast.errors import ConfigurationError, DeserializationError, KafkaError
+from kfast.table.delta_upserts import DeltaUpserts
 from kfast.table.ingest import Ingest
 from kfast.table.ingest.options import IngestOptions
+from tests.delta_reading import delta_rows
 from tests.document_examples import blocks, examples, sections
 from tests.end_to_end.change_source import SCHEMA, TOPIC, ChangeSource, table_rows
 from tests.end_to_end.ingest_processes import Death, Starter, starter
@@ -82,7 +84,7 @@ def cluster(*records: Record, partitions: int = 1) -> FakeCluster:
 
 def names(folder: Path) -> dict[int, str]:
     """The rows of a table with an id and a name."""
-    rows = deltalake.DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
+    rows = delta_rows(folder)
     by_id = {each["id"]: each["name"] for each in rows}
     assert len(by_id) == len(rows)
     return by_id
@@ -145,6 +147,30 @@ def test_a_restored_table_is_continued_from_its_own_offsets(tmp_path: Path) -> N
         assert names(tmp_path) == {}
 
 
+def test_a_batch_that_another_commit_has_overtaken_is_merged_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Z-09: into the newest version, such as that of an OPTIMIZE."""
+    topic = cluster(Record(key(1), event("c", row(1))), Record(key(2), event("c", row(2))))
+    real, versions = DeltaUpserts._write, []
+
+    def overtaken(log: DeltaUpserts, table: Any, *more: Any) -> None:
+        versions.append(table.version())
+        if len(versions) == 1:
+            deltalake.DeltaTable(str(tmp_path)).optimize.compact()
+        real(log, table, *more)
+
+    with FakeBrokerServer(topic) as server:
+        for _ in range(2):  # two files, which can be compacted
+            ingest(tmp_path, server.bootstrap_servers)
+            topic.append("t", 0, [Record(key(3), event("c", row(3)))])
+        topic.append("t", 0, [Record(key(1), event("u", row(1, "b"))), Record(key(2), None)])
+        monkeypatch.setattr(DeltaUpserts, "_write", overtaken)
+        ingest(tmp_path, server.bootstrap_servers)
+    assert names(tmp_path) == {1: "b", 3: "a"}
+    assert versions == [2, 3]
+
+
 def test_flattened_rows(tmp_path: Path) -> None:
     """Z-10: as ExtractNewRecordState writes them; a deletion is marked, or has no value."""
 
@@ -181,7 +207,7 @@ def test_keys_of_one_column_and_columns_of_records(tmp_path: Path) -> None:
             upsert="name",
             columns=["offset", "partition"],
         )
-    rows = deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
+    rows = delta_rows(tmp_path)
     assert sorted(rows, key=lambda each: each["offset"]) == [
         {"id": 1, "name": "x", "offset": 0, "partition": 0},
         {"id": None, "name": "y", "offset": 1, "partition": 0},
@@ -225,7 +251,7 @@ def test_the_page_of_the_documents(
         shown = shown.replace("\\\n", " ").replace("/data/items", str(tmp_path / "one"))
         words = shlex.split(shown)
         assert main(words[1:]) == 0
-        rows = deltalake.DeltaTable(str(tmp_path / "one")).to_pyarrow_table().to_pylist()
+        rows = delta_rows(tmp_path / "one")
         assert rows == [{"id": 1, "name": "a", "price": Decimal("5.00")}]
         capsys.readouterr()
         scope: dict[str, Any] = {}
@@ -335,8 +361,54 @@ def test_tables_of_another_kind(tmp_path: Path) -> None:
         more = kfast.Debezium({"id": "int64", "name": "string", "more": "int32"})
         topic.append("t", 0, [Record(key(2), event("c", {**row(2), "more": 5}))])
         ingest(tmp_path / "t", servers, value=more)
-    rows = deltalake.DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
+    rows = delta_rows(tmp_path / "t")
     assert sorted(each["more"] or 0 for each in rows) == [0, 5]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--value text --debezium envelope", "values of kind text have no columns"),
+        ("--value json --debezium envelope", "events of JSON need the columns of their rows"),
+        ("--value bytes --debezium-decimals double", "--debezium-decimals is for --debezium"),
+        (
+            "--value json --value-schema id:int64 --value-message A --debezium rows",
+            "--value-message is not for json",
+        ),
+    ],
+)
+def test_options_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str, message: str
+) -> None:
+    """Z-12: that do not go together are refused before a broker is asked."""
+    command = ["ingest", "t", "--to", str(tmp_path / "t"), "-b", "localhost:1", *words.split()]
+    assert main([*command, "--format", "delta", "--upsert", "id"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_schema_of_a_message_as_a_file(tmp_path: Path) -> None:
+    """Z-10: rows are in the payload, and have the types of Connect."""
+    fields = [
+        {"type": "int32", "optional": False, "field": "id"},
+        {"type": "int32", "optional": True, "field": "day", "name": "io.debezium.time.Date"},
+    ]
+    schema = {
+        "type": "struct",
+        "fields": [
+            {"type": "struct", "optional": True, "field": "after", "fields": fields},
+            {"type": "string", "field": "op"},
+        ],
+    }
+    (tmp_path / "schema.json").write_text(json.dumps(schema), encoding="utf-8")
+    payload = {"op": "c", "ts_ms": 1, "after": {"id": 1, "day": 20_000}}
+    value = json.dumps({"schema": schema, "payload": payload}).encode()
+    topic = cluster(Record(json.dumps({"schema": {}, "payload": {"id": 1}}).encode(), value))
+    with FakeBrokerServer(topic) as server:
+        words = "--format delta --upsert id --value json --debezium payload -c timestampType"
+        command = ["ingest", "t", "--to", str(tmp_path / "t"), *words.split()]
+        command += ["-b", server.bootstrap_servers]
+        assert main([*command, "--value-schema", f"@{tmp_path / 'schema.json'}"]) == 0
+    assert delta_rows(tmp_path / "t") == [{"id": 1, "day": date(2024, 10, 4), "timestampType": 0}]
 
 
 # --- death ----------------------------------------------------------------------------------------
@@ -444,7 +516,7 @@ def test_a_follow_takes_columns_of_newer_schemas(
     def rows() -> list[dict[str, Any]]:
         if not deltalake.DeltaTable.is_deltatable(str(tmp_path)):
             return []
-        return deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
+        return delta_rows(tmp_path)
 
     first, second = avro_envelope("name"), avro_envelope("name", "city")
     with FakeRegistry() as fake, FakeBrokerServer(topic) as server:

@@ -20,6 +20,7 @@ from deltalake.exceptions import CommitFailedError
 
 from kfast.errors import ConfigurationError
 from kfast.table.upserts import last_changes, merge_batch
+from tests.delta_reading import delta_rows, delta_table
 from tests.soaking import soaking
 from tests.unit.table.upserted import (
     KEYS,
@@ -120,7 +121,7 @@ def test_names_that_sql_does_not_take_as_they_are(tmp_path: Path) -> None:
         rows = pa.table([*columns, pa.array([is_deleted])], names=[*names, "_kfast_deleted"])
         table = deltalake.DeltaTable(str(tmp_path))
         merge_batch(table, rows, ("Id", "order"), properties(table.version() + 1))
-        seen = deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
+        seen = delta_rows(tmp_path)
         row = dict.fromkeys(names, note) | {"Id": "it's", "order": "it's"}
         assert seen == ([] if is_deleted else [row])
 
@@ -173,7 +174,7 @@ def test_keys_of_each_type(tmp_path: Path, kind: pa.DataType, keys: list[Any]) -
         columns = [pa.array([key], kind), pa.array([number], pa.int64()), pa.array([False])]
         rows = pa.table(columns, names=["key", "number", "_kfast_deleted"])
         merge_batch(table, rows, ["key"], properties(number + 1))
-    seen = deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table()
+    seen = delta_table(tmp_path)
     last = 3 * len(keys) - 1
     assert dict(zip(seen["key"].to_pylist(), seen["number"].to_pylist(), strict=True)) == {
         key: last - place for place, key in enumerate(keys)

@@ -16,6 +16,7 @@ import deltalake
 import pyarrow as pa
 
 from kfast.table.upserts import DELETED, last_changes, merge_batch
+from tests.delta_reading import delta_rows
 
 KEYS: Final = ("id", "part of key")
 SCHEMA: Final = pa.schema(
@@ -77,7 +78,7 @@ def applied(folder: str) -> int:
 
 def rows_of(folder: str) -> dict[Key, str | None]:
     """Return the rows that a reader sees; each key is there once."""
-    rows = deltalake.DeltaTable(folder).to_pyarrow_table().to_pylist()
+    rows = delta_rows(folder)
     notes = {(row["id"], row["part of key"]): row["note"] for row in rows}
     assert len(notes) == len(rows)
     assert all(row["tags"] == [row["note"]] for row in rows)
