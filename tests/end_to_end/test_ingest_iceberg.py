@@ -26,7 +26,7 @@ from pyiceberg.catalog import load_catalog
 from kfast.table.iceberg_log import load_iceberg
 from tests.unit.table.iceberg_tables import NAME, catalog
 
-KILLS = 6
+KILLS = 20
 LOG = "kfast.table.iceberg_log:IcebergLog"
 PENDING = "kfast.table.pending:PendingFiles"
 COLUMNS = ("topic", "partition", "offset", "key", "value")
