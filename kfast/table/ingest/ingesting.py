@@ -16,7 +16,6 @@ import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kfast._clock import Clock, SystemClock
@@ -30,7 +29,7 @@ from kfast.errors import (
     WakeupError,
 )
 from kfast.kafka_consumer import KafkaConsumer
-from kfast.table.batches import BatchCounts, ReadRange, files_in
+from kfast.table.batches import BatchCounts, ReadRange
 from kfast.table.dead_letter_sink import DeadLetterSink
 from kfast.table.dead_letter_topic import DeadLetterTopic, check_letter_topic
 from kfast.table.dead_letters import DeadLetters, check_can_be_bad, check_dead_letters
@@ -54,6 +53,7 @@ from kfast.table.ingest.reading import (
     consumer_settings,
     follow_patience_ms,
 )
+from kfast.table.ingest.run import IngestRun
 from kfast.table.ingest.schema_versions import SchemaVersions
 from kfast.table.ingest.summary import IngestSummary
 from kfast.table.ingest.table_changes import PartitionChanges, TableChanges
@@ -278,7 +278,7 @@ class Ingest:
             self._clock,
             self._timeout_ms,
         )
-        run = _Run(consumer, reader, publisher, log, table, table.last)
+        run = IngestRun(consumer, reader, publisher, log, table, table.last)
         if self._upserted is not None:
             self._changes = TableChanges(
                 self._options,
@@ -292,7 +292,7 @@ class Ingest:
             if self._bounds is not None:  # kept before anything is read
                 for each in planned:
                     if each.topic_partition not in self._known_ends:
-                        self._files[each.topic_partition].done.append(_begin_of(each))
+                        self._files[each.topic_partition].done.append(each.without_offsets)
                 self._publish(run)
             self._read_to_ends(planned, run)
             self._publish_columns(planned, run)
@@ -361,7 +361,7 @@ class Ingest:
     def _complete(self) -> list[ReadRange]:
         return [done for files in self._files.values() for done in files.done]
 
-    def _publish(self, run: _Run) -> None:
+    def _publish(self, run: IngestRun) -> None:
         """Publish the ranges that are complete."""
         if self._changes is not None:
             self._cut_all()
@@ -386,7 +386,7 @@ class Ingest:
         if self._published is not None:
             self._published(entry)
 
-    def _publish_columns(self, planned: Sequence[PlannedRange], run: _Run) -> None:
+    def _publish_columns(self, planned: Sequence[PlannedRange], run: IngestRun) -> None:
         """Publish a file without rows if the table has no file yet: readers need its columns."""
         has_files = self._known_bytes or self._counts.files
         if has_files or self._shape.has_catalog or not planned or self._is_stopping:
@@ -399,7 +399,7 @@ class Ingest:
 
     # --- reading ----------------------------------------------------------------------------------
 
-    def _make_files(self, wanted: OffsetRange, run: _Run) -> RangeFiles:
+    def _make_files(self, wanted: OffsetRange, run: IngestRun) -> RangeFiles:
         options = self._options
         letters: DeadLetterSink | None = None
         if self._letters is not None:
@@ -422,7 +422,7 @@ class Ingest:
             dead_letters=letters,
         )
 
-    def _add(self, planned: PlannedRange, run: _Run) -> None:
+    def _add(self, planned: PlannedRange, run: IngestRun) -> None:
         options = self._options
         tp = planned.topic_partition
         self._begins[tp] = planned.from_offset
@@ -443,7 +443,7 @@ class Ingest:
             logger.info("%s: %d offsets are lost", tp, planned.lost_offsets)
             files.move_to(planned.start_offset, is_lost=True)
 
-    def _read_to_ends(self, planned: Sequence[PlannedRange], run: _Run) -> None:
+    def _read_to_ends(self, planned: Sequence[PlannedRange], run: IngestRun) -> None:
         """Read up to the ends of the plan, some partitions at a time, and publish the rest."""
         due = [each for each in planned if each.offsets > 0 or each.lost_offsets]
         for first in range(0, len(due), _PARTITIONS_AT_ONCE):
@@ -453,7 +453,7 @@ class Ingest:
                 break
         self._publish(run)
 
-    def _read(self, ends: dict[TopicPartition, int], run: _Run) -> None:
+    def _read(self, ends: dict[TopicPartition, int], run: IngestRun) -> None:
         run.reader.assign(ends, ends)
         while True:
             for tp in [tp for tp in ends if self._files[tp].position >= ends[tp]]:
@@ -465,7 +465,7 @@ class Ingest:
             self._turn(ends, run)
             run.reader.check_progress(ends)
 
-    def _follow(self, run: _Run) -> None:
+    def _follow(self, run: IngestRun) -> None:
         """Read what is written from now on, until `stop`."""
         run.consumer.resume(*run.consumer.paused())
         run.reader.assign(self._files, {})
@@ -483,7 +483,7 @@ class Ingest:
         self._cut_all()
         self._publish(run)
 
-    def _turn(self, ends: Mapping[TopicPartition, int] | None, run: _Run) -> None:
+    def _turn(self, ends: Mapping[TopicPartition, int] | None, run: IngestRun) -> None:
         """Poll once, and publish if a file is complete or ``every_ms`` is over."""
         wait_ms = _POLL_MS
         if self._options.follow:
@@ -505,7 +505,7 @@ class Ingest:
         for watcher in self._watchers:
             watcher.tick(lambda: self._measure_lag(run))
 
-    def _measure_lag(self, run: _Run) -> int:
+    def _measure_lag(self, run: IngestRun) -> int:
         ends = self._known_ends
         for tp in self._begins:
             high = run.consumer.highwater(tp)
@@ -521,7 +521,7 @@ class Ingest:
             if files.has_records:
                 files.cut()
 
-    def _look(self, run: _Run) -> None:
+    def _look(self, run: IngestRun) -> None:
         """Look for partitions and topics that are new, which are read from their beginning.
 
         A topic that is gone stays one of the run: if it returns, it is another one.
@@ -555,7 +555,7 @@ class Ingest:
     def _topic_names(self) -> set[str]:
         return {tp.topic for tp in self._topics.partitions}
 
-    def _take_newer_schema(self, versions: SchemaVersions, run: _Run) -> None:
+    def _take_newer_schema(self, versions: SchemaVersions, run: IngestRun) -> None:
         """Read by newer versions of schemas from here on, if the table can take their columns."""
         converter = run.consumer.converter
         if converter.held - versions.checked:
@@ -594,47 +594,3 @@ class Ingest:
 
     def __repr__(self) -> str:
         return f"<Ingest of {', '.join(self._options.topics)} to {self._store.url}>"
-
-
-@dataclass(slots=True)
-class _Run:
-    """What a run has open. Its batches are numbered in order; one that fails keeps its number."""
-
-    consumer: IngestConsumer
-    reader: RecordReader
-    publisher: Publisher
-    log: TableLog
-    table: OpenTable
-    last: Entry
-    number: int = 0
-
-    def publish(
-        self, ranges: Sequence[ReadRange], topic_ids: Mapping[str, str], shape: TableShape
-    ) -> Entry:
-        """Publish ranges as the next batch."""
-        self.last = self.publisher.publish(
-            self.table.writer, self.number, ranges, topic_ids, shape, self.last
-        )
-        self.number += 1
-        return self.last
-
-    def begin_again(self, shape: TableShape, projection: Projection) -> None:
-        """Go on with other columns, which the table gets."""
-        stored, table = self.log.last(), None
-        if self.number == 0 if stored is None else stored.id == self.last.id:
-            table = self.log.begin(self.table.writer, shape, projection, stored)
-        if table is None:
-            raise KafkaError(
-                f"another ingest writes {self.log.store.url} by now", hint="stop one of them"
-            )
-        self.table, self.last = table, table.last
-
-    def abort(self, ranges: Sequence[ReadRange]) -> None:
-        """Remove the files of ranges that are in no batch."""
-        if ranges:
-            self.publisher.abort(self.table.writer, self.number, files_in(ranges), is_complete=True)
-
-
-def _begin_of(planned: PlannedRange) -> ReadRange:
-    """The range without offsets that keeps where a partition begins."""
-    return ReadRange(*planned.topic_partition, planned.from_offset, planned.from_offset)

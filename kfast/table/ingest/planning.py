@@ -21,6 +21,7 @@ from kfast.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
+from kfast.table.batches import ReadRange
 from kfast.table.topic_ids import id_text
 from kfast.types import ZERO_UUID, TopicPartition
 
@@ -52,6 +53,11 @@ class PlannedRange:
     def start_offset(self) -> int:
         """The first offset that is there."""
         return self.from_offset + self.lost_offsets
+
+    @property
+    def without_offsets(self) -> ReadRange:
+        """The range that keeps where a partition begins."""
+        return ReadRange(*self.topic_partition, self.from_offset, self.from_offset)
 
     @property
     def offsets(self) -> int:
