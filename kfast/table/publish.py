@@ -99,8 +99,8 @@ class Publisher:
 
         ``is_complete``: all tasks were done, so it was `publish` that raised, possibly before or
         after the batch became part of the table. Where it may still become, the files stay; if it
-        does not, the sweep removes them. So do those of a pending entry, whose commit may still be on
-        its way to a catalog.
+        does not, the sweep removes them. So do those of a pending entry, whose commit may still be
+        on its way to a catalog.
         """
         entry = self._log.published(writer, batch_id)
         if entry is not None or not (is_complete and self._log.store.may_create_late):
