@@ -3,7 +3,7 @@
 Owns the name ``CATALOG.NAMESPACE.TABLE``, and what is raised: errors of pyiceberg, of its catalogs
 and of the files that they have become `KafkaError` with the name of the table. Catalog and
 credentials are pyiceberg's own, from its file or its variables. What pyiceberg would write to the
-terminal, its warnings and unconfigured logs, goes nowhere.
+terminal, its warnings and a log without a handler, goes nowhere.
 
 Used by the process that publishes.
 """

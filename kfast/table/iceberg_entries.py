@@ -14,8 +14,8 @@ The snapshots from the current one back through its parents are what the table c
 first of them with an entry has the truth: after a rollback it is an older one. The properties are
 for the time when that snapshot has expired. They count only if the table provably still descends
 from it: it is the parent of the oldest snapshot, or files of the table have its id or its sequence
-number, as those that it added and those of a compaction which began with it. Otherwise it may
-have been rolled back before it, or replaced, and is refused.
+number, as those that it added and those of a compaction which began with it. Otherwise the
+table may have been rolled back before it, or replaced, and is refused.
 
 Long entries are compressed, as a table's metadata has all of its snapshots. Reads what was loaded
 of a table; nothing is written.

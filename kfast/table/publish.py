@@ -99,11 +99,14 @@ class Publisher:
 
         ``is_complete``: all tasks were done, so it was `publish` that raised, possibly before or
         after the batch became part of the table. Where it may still become, the files stay; if it
-        does not, the sweep removes them.
+        does not, the sweep removes them. So do those of a pending entry, whose commit may still be
+        on its way to a catalog.
         """
         entry = self._log.published(writer, batch_id)
         if entry is not None or not (is_complete and self._log.store.may_create_late):
-            self._files.remove_staged(files, () if entry is None else entry.files)
+            pending = self._log.claimed(None)
+            failed = [file for file in files if file.staged not in pending]
+            self._files.remove_staged(failed, () if entry is None else entry.files)
 
     def _previous(self, writer: Writer, batch_id: int, parts: Sequence[BatchPart]) -> Entry:
         """The newest entry; it must be this writer's, and that of the batch before."""

@@ -9,6 +9,7 @@ import pytest
 
 from kfast._clock import ExponentialBackoff
 from kfast.errors import ConfigurationError, KafkaError
+from kfast.table.batches import files_in
 from kfast.table.projection import OutputColumn
 from kfast.table.store import LocalStore
 
@@ -112,6 +113,24 @@ def test_a_run_that_gives_up_may_still_be_published(
     visible = {path for path in files_of(store) if not path.startswith("_kfast/")}
     assert visible == listed()
     assert not [path for path in files_of(store) if "pending-" in path]
+
+
+def test_dead_letters_of_a_late_commit_are_there(
+    store: LocalStore, server: RestCatalogServer, tmp_path: Path
+) -> None:
+    """The run that gave up has not removed them."""
+    letters = LocalStore(tmp_path / "letters")
+    run = Run(store)
+    run.publish(letters=letters.url)
+    parts = run.stage(letters=letters.url)
+    server.faults += [Fault.LATE] * 8
+    with pytest.raises(KafkaError, match="cannot commit"):
+        run.publish(parts)
+    run.publisher.abort(run.writer, 1, files_in(parts), is_complete=True)
+    assert server.late() == 1
+    Run(store)
+    assert rows() == records(4)
+    assert files_of(letters) == {"0-0.letter", "1-0.letter", "0-2.letter", "1-2.letter"}
 
 
 def test_a_server_that_is_gone(
