@@ -9,8 +9,8 @@ was killed goes on with the same tables at the same port.
 from __future__ import annotations
 
 import http.client
-import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
@@ -19,7 +19,7 @@ from typing import Final
 
 from kfast.local.jars import JarSet, resolve_jar_set
 from kfast.local.java import find_java
-from kfast.local.node import HOST, free_ports
+from kfast.local.node import HOST, Runtime, free_ports
 from kfast.local.running import Reaper
 from tests.integration.support import QUICK_JAVA, until
 
@@ -47,9 +47,10 @@ class IcebergServer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._port = free_ports(1)[0]
-        self._jars = (*resolve_jar_set(JARS), *_hadoop_jars())
-        self._java = find_java().path
+        jars = (*resolve_jar_set(JARS), *_hadoop_jars())
+        java = find_java()
         self._reaper = Reaper(None)
+        self._runtime = Runtime(java, jars, self._reaper.pid)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -59,14 +60,13 @@ class IcebergServer:
 
     def start(self) -> None:
         """Start the process and wait until it answers."""
-        command = [
-            *(str(self._java), *_FLAGS),
+        flags = (
+            *_FLAGS,
             f"-Dcatalog.port={self._port}",
             f"-Dcatalog.uri=jdbc:sqlite:{self._folder}/catalog.db",
             f"-Dcatalog.warehouse=file://{self._folder}/warehouse",
-            *("-cp", os.pathsep.join(map(str, self._jars))),
-            *(_MAIN_CLASS, str(_CONFIGURATION)),
-        ]
+        )
+        command = self._runtime.command(flags, _MAIN_CLASS, str(_CONFIGURATION))
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -74,7 +74,7 @@ class IcebergServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._folder,
-                process_group=self._reaper.pid,
+                process_group=self._runtime.process_group,
             )
         until(self._answers, f"the Iceberg server answers; see {self._log}")
 
@@ -116,7 +116,7 @@ def _hadoop_jars() -> list[Path]:
 
 @contextmanager
 def iceberg_server(folder: Path) -> Iterator[IcebergServer]:
-    """A server that runs; its catalog is in a folder."""
+    """A server; its catalog is in a folder."""
     server = IcebergServer(folder)
     try:
         server.start()
@@ -126,4 +126,4 @@ def iceberg_server(folder: Path) -> Iterator[IcebergServer]:
 
 
 if __name__ == "__main__":
-    print(len(resolve_jar_set(JARS)), "jars")
+    sys.stdout.write(f"{len(resolve_jar_set(JARS))} jars\n")
