@@ -38,9 +38,10 @@ demo: build ## see what kfast does, on an Apache Kafka of its own
 demo-spark: build ## Kafka topics into Parquet with Spark, beside Spark's own connector
 	$(BIN)/python -m kfast.demo.spark
 
-jars: build ## fetch the jars of Apache Kafka and of Spark's Kafka connector
+jars: build ## fetch the jars of Apache Kafka, Spark's Kafka connector and Iceberg's REST server
 	$(BIN)/python -c "from kfast.local.local_kafka import resolve_jars; print(len(resolve_jars()), 'jars')"
 	$(BIN)/python -m bench.spark.connector_jars
+	$(BIN)/python -m tests.integration.iceberg_server
 
 registry: build ## fetch the schema registry of the tests (159 MB)
 	$(BIN)/python -c "from kfast.local.local_registry import resolve_registry; print(len(resolve_registry()), 'files')"

@@ -35,6 +35,7 @@ TOGETHER: Final = {
 ALONE: Final = (
     "tests/integration/test_bench",
     "tests/integration/test_follower_fetching",
+    "tests/integration/test_iceberg_rest",
     "tests/integration/test_local_kafka",
     "tests/integration/test_schema_registry",
     "tests/spark/test_cluster",

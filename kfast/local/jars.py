@@ -50,7 +50,7 @@ _POM: Final = """\
 """
 _DEPENDENCY: Final = """
     <dependency>
-      <groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version>{more}
+      <groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version>{3}
     </dependency>"""
 _ALONE: Final = """
       <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"""
@@ -65,8 +65,9 @@ class JarSet:
     title: str
     """For messages, as is ``size``."""
     size: str
-    coordinates: tuple[tuple[str, str, str], ...]
-    """Group, artifact and version of each; the first one must be among the downloaded jars."""
+    coordinates: tuple[tuple[str, ...], ...]
+    """Group, artifact, version and, if it has one, classifier of each jar; the first one must be
+    among the downloaded jars."""
     with_dependencies: bool = True
     """Whether their dependencies belong to the set too."""
     classifier: str = ""
@@ -77,7 +78,7 @@ class JarSet:
     @property
     def first_file(self) -> str:
         """What the first artifact gives at least."""
-        _, artifact, version = self.coordinates[0]
+        _, artifact, version, *_ = self.coordinates[0]
         return self.landmark or f"{artifact}-{version}.jar"
 
 
@@ -243,8 +244,8 @@ def _fetch_with_maven(jar_set: JarSet, folder: Path, report: Progress) -> str | 
         command += [_COPY, f"-Dartifact={artifact}"]
     else:
         more = "" if jar_set.with_dependencies else _ALONE
-        wanted = "".join(_DEPENDENCY.format(*each, more=more) for each in jar_set.coordinates)
-        pom.write_text(_POM.format(dependencies=wanted), encoding="utf-8")
+        dependencies = "".join(_dependency(*names, more=more) for names in jar_set.coordinates)
+        pom.write_text(_POM.format(dependencies=dependencies), encoding="utf-8")
         command += ["--file", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
     command += [f"-DoutputDirectory={folder}"]
     try:
@@ -265,6 +266,13 @@ def _fetch_with_maven(jar_set: JarSet, folder: Path, report: Progress) -> str | 
         return None
     lines = re.findall(r"^\[ERROR\] *(.+)$", done.stdout + done.stderr, re.MULTILINE)
     return _short(lines[0] if lines else f"exit status {done.returncode}")
+
+
+def _dependency(group: str, artifact: str, version: str, classifier: str = "", *, more: str) -> str:
+    """Return the text of a dependency in Maven's file."""
+    if classifier:
+        more = f"<classifier>{classifier}</classifier>{more}"
+    return _DEPENDENCY.format(group, artifact, version, more)
 
 
 def _fetch_with_jgo(jar_set: JarSet, folder: Path, report: Progress) -> str | None:
@@ -300,7 +308,7 @@ def _artifacts_alone(jar_set: JarSet) -> list[Any]:
     kind = {"classifier": jar_set.classifier, "packaging": "tar.gz"} if jar_set.classifier else {}
     return [
         context.project(group, artifact).at_version(version).artifact(**kind)
-        for group, artifact, version in jar_set.coordinates
+        for group, artifact, version, *_ in jar_set.coordinates
     ]
 
 

@@ -87,7 +87,12 @@ def starter() -> Iterator[Starter]:
 # --- the program ----------------------------------------------------------------------------------
 
 
-_ICEBERG = ("pyiceberg.catalog.sql", "pyiceberg.io.pyarrow", "pyiceberg.table.update.snapshot")
+_ICEBERG = (
+    "pyiceberg.catalog.rest",
+    "pyiceberg.catalog.sql",
+    "pyiceberg.io.pyarrow",
+    "pyiceberg.table.update.snapshot",
+)
 """Imported for the children if the test has a catalog: that takes longer than an ingest."""
 
 

@@ -159,6 +159,28 @@ def test_jgo_is_used_when_maven_is_not_there(
     assert "with jgo" in said[0]
 
 
+def test_a_jar_with_a_classifier(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Maven and jgo are asked for it beside the one without."""
+    jar_set = jars.JarSet("s", "Set", "1 MB", (("g", "a", "1"), ("g", "a", "1", "tests")))
+    copy = "for word; do case $word in --file) ;; */pom.xml) cp $word ${0%/*}/asked;; esac; done"
+    script(tmp_path / "bin" / "mvn", f"PATH=/usr/bin:/bin\n{copy}\nexit 1")
+    asked = []
+
+    def resolve(endpoint: str) -> list[SimpleNamespace]:
+        asked.append(endpoint)
+        jar = tmp_path / "a-1.jar"
+        jar.write_text("a")
+        return [SimpleNamespace(resolve=lambda: jar)]
+
+    monkeypatch.setitem(sys.modules, "jgo", SimpleNamespace(resolve=resolve))
+    assert jars.resolve_jar_set(jar_set) == [cache / "s" / "a-1.jar"]
+    assert asked == ["g:a:1+g:a:1:tests"]
+    dependencies = (tmp_path / "bin" / "asked").read_text().split("<dependency>")[1:]
+    assert ["<classifier>tests</classifier>" in text for text in dependencies] == [False, True]
+
+
 def test_no_jars_says_what_was_tried(cache: Path) -> None:
     with pytest.raises(LocalKafkaError) as raised:
         resolve_jars("9.9.9")
