@@ -8,7 +8,7 @@ returns is published with the files of the range. One thread at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from kfast.records.partition_records import PartitionRecords
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from kfast.table.offset_ranges import OffsetRange
     from kfast.table.time_limits import BadTimes
     from kfast.table.value_decoder import DecodedValues
+
+
+_TOPIC: Final = "topic:"
 
 
 class DeadLetterSink(Protocol):
@@ -53,3 +56,17 @@ class DeadLetterSink(Protocol):
     def discard(self) -> None:
         """Forget what was taken: the range is read again."""
         ...
+
+
+def letter_topic(dead_letter: str | None) -> str:
+    """Return the topic that ``topic:NAME`` names, "" for a folder.
+
+    Raises ``InvalidTopicError`` for a name that no topic has.
+    """
+    if dead_letter is None or not dead_letter.startswith(_TOPIC):
+        return ""
+    from kfast.application.arguments import check_topic  # noqa: PLC0415 - where one is given
+
+    name = dead_letter.removeprefix(_TOPIC)
+    check_topic(name)
+    return name

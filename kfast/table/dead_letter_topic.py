@@ -33,7 +33,6 @@ import numpy as np
 
 from kfast._logging import Logger
 from kfast._optional import check_package, optional_package
-from kfast.application.arguments import check_topic
 from kfast.client.authentication_errors import printable
 from kfast.errors import (
     ConfigurationError,
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
 
 logger = Logger(__name__)
 
-PREFIX: Final = "topic:"
 """Before the name of a topic, where the URL of a folder could be."""
 
 _FUNCTION: Final = "dead letters to a topic"
@@ -74,18 +72,6 @@ _HINTS: Final = {
     31: "allow this user to write to the topic",
 }
 """By error codes of Kafka."""
-
-
-def letter_topic(dead_letter: str | None) -> str:
-    """Return the topic that ``topic:NAME`` names, "" for a folder.
-
-    Raises ``InvalidTopicError`` for a name that no topic has.
-    """
-    if dead_letter is None or not dead_letter.startswith(PREFIX):
-        return ""
-    name = dead_letter.removeprefix(PREFIX)
-    check_topic(name)
-    return name
 
 
 def check_letter_topic(topic: str, *, is_read: bool) -> None:

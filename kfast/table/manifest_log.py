@@ -32,7 +32,6 @@ from kfast.table.batches import DataFile
 from kfast.table.entries import Entry, TableShape, Writer, decode_entry, encode_entry, first_entry
 from kfast.table.fsspec_store import open_store
 from kfast.table.projection import Projection
-from kfast.table.schema_changes import check_schema
 from kfast.table.staged_files import StagedFiles
 from kfast.table.store import TableStore
 from kfast.table.table_log import FOLDER, OpenFolder, OpenTable, is_hidden
@@ -135,6 +134,8 @@ class ManifestLog:
                     found=f"this one has {wants or 'none'}",
                     hint="use the table's, or write to another folder",
                 )
+        from kfast.table.schema_changes import check_schema  # noqa: PLC0415 - at a start only
+
         check_schema(shape.schema, wanted.schema, self.store.url, wanted.format)
 
     def begin(

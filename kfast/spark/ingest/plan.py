@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast.table.dead_letter_topic import letter_topic
+from kfast.table.dead_letter_sink import letter_topic
 from kfast.table.entries import TableShape, Writer
 from kfast.table.fsspec_store import open_store
 from kfast.table.log_formats import open_log
@@ -109,7 +109,7 @@ def plan_of(options: Mapping[str, str]) -> IngestPlan:
         body["url"],
         body["checkpoint"],
         Writer(**body["writer"]),
-        TableShape(**{**body["shape"], "partition_by": tuple(body["shape"]["partition_by"])}),
+        _shape(body["shape"]),
         Projection(
             tuple(OutputColumn(**column) for column in projection["columns"]),
             ColumnFormat(**projection["value"]),
@@ -125,6 +125,11 @@ def plan_of(options: Mapping[str, str]) -> IngestPlan:
         body["field_ids"],
         _partition_fields(body["partition_fields"]),
     )
+
+
+def _shape(body: dict[str, Any]) -> TableShape:
+    tuples = {name: tuple(body[name]) for name in ("partition_by", "keys")}
+    return TableShape(**{**body, **tuples})
 
 
 def _partition_fields(bodies: list[dict[str, Any]]) -> tuple[IcebergField, ...]:

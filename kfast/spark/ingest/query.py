@@ -26,7 +26,8 @@ from kfast.spark.source.option_kinds import duration_ms
 from kfast.spark.source.options import parse_options, shared_options
 from kfast.spark.source.schema import default_schema, project
 from kfast.spark.source.worker_check import check_workers
-from kfast.table.dead_letter_topic import check_letter_topic, letter_topic
+from kfast.table.dead_letter_sink import letter_topic
+from kfast.table.dead_letter_topic import check_letter_topic
 from kfast.table.dead_letters import check_can_be_bad, check_dead_letters
 from kfast.table.entries import TableShape
 from kfast.table.file_formats import COMPRESSIONS

@@ -21,7 +21,7 @@ from kfast.errors import ConfigurationError, DeserializationError, did_you_mean
 from kfast.schemas.formats import BYTES, format_named
 from kfast.schemas.formats import FORMATS as VALUE_FORMATS
 from kfast.schemas.types import SchemaField
-from kfast.table.dead_letter_topic import letter_topic
+from kfast.table.dead_letter_sink import letter_topic
 from kfast.table.entries import TableShape
 from kfast.table.file_formats import ARROW_COMPRESSIONS, COMPRESSIONS
 from kfast.table.iceberg_log import check_iceberg
