@@ -75,23 +75,26 @@ def table(server: IcebergServer, truth: Truth, tmp_path: Path) -> Iterator[Table
 
 
 @pytest.fixture
-def before_commit(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Exception]]:
-    """Run something right before the first commit; it gives the errors of the commits."""
+def at_commit(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Exception]]:
+    """Run something right before, or after, the first commit; it gives the errors of commits."""
     commit = IcebergLog._commit_snapshot
     errors: list[Exception] = []
-    actions: list[Callable[[], object]] = []
+    before: list[Callable[[], object]] = []
+    after: list[Callable[[], object]] = []
 
     def observed(log: IcebergLog, *arguments: Any) -> None:
-        if actions:
-            actions.pop()()
         try:
+            if before:
+                before.pop()()
             commit(log, *arguments)
+            if after:
+                after.pop()()
         except Exception as error:
             errors.append(error)
             raise
 
-    def begin(action: Callable[[], object]) -> list[Exception]:
-        actions.append(action)
+    def begin(action: Callable[[], object], *, is_after: bool = False) -> list[Exception]:
+        (after if is_after else before).append(action)
         return errors
 
     monkeypatch.setattr(IcebergLog, "_commit_snapshot", observed)
@@ -156,12 +159,12 @@ def test_columns_change(truth: Truth, table: Table) -> None:
 
 
 def test_of_two_ingests_at_once_one_is_refused(
-    truth: Truth, table: Table, before_commit: Callable[..., list[Exception]]
+    truth: Truth, table: Table, at_commit: Callable[..., list[Exception]]
 ) -> None:
     """By the server, as the table is not as that run knows it; the next run goes on."""
     ingest(table)
     truth.write(0, 20)
-    errors = before_commit(lambda: ingest(elsewhere(table)))
+    errors = at_commit(lambda: ingest(elsewhere(table)))
     with pytest.raises(KafkaError, match="is now written by"):
         ingest(table)
     assert [type(error) for error in errors] == [CommitFailedException]
@@ -172,7 +175,7 @@ def test_of_two_ingests_at_once_one_is_refused(
 
 
 def test_a_commit_of_another_program_is_followed(
-    truth: Truth, table: Table, before_commit: Callable[..., list[Exception]]
+    truth: Truth, table: Table, at_commit: Callable[..., list[Exception]]
 ) -> None:
     """The server refuses that of the ingest once; the rows of both are there."""
     ingest(table)
@@ -184,7 +187,7 @@ def test_a_commit_of_another_program_is_followed(
         columns = dict(zip(COLUMNS, row, strict=True))
         other.append(pa.Table.from_pylist([columns], schema=other.schema().as_arrow()))
 
-    errors = before_commit(append)
+    errors = at_commit(append)
     assert ingest(table).rows == 20
     assert [type(error) for error in errors] == [CommitFailedException]
     assert rows() == sorted([*truth.rows, row], key=lambda row: row[:3])
@@ -237,12 +240,12 @@ def test_a_server_that_is_killed_under_an_ingest(
     server: IcebergServer,
     truth: Truth,
     table: Table,
-    before_commit: Callable[..., list[Exception]],
+    at_commit: Callable[..., list[Exception]],
 ) -> None:
     """It is an error of the catalog, and the next run goes on."""
     ingest(table)
     truth.write(0, 20)
-    errors = before_commit(server.kill)
+    errors = at_commit(server.kill)
     try:
         with pytest.raises(KafkaError, match=r"cannot read the Iceberg table test\.lake"):
             ingest(table)
@@ -251,6 +254,25 @@ def test_a_server_that_is_killed_under_an_ingest(
     assert len(errors) == 1
     assert rows() == expected(truth)[:50] + expected(truth)[70:]
     assert ingest(table).rows == 20
+    check(table, truth)
+
+
+def test_a_server_that_is_killed_before_it_answers(
+    server: IcebergServer, truth: Truth, table: Table, at_commit: Callable[..., list[Exception]]
+) -> None:
+    """The next server has what it committed, and it is not committed again."""
+
+    def lose_the_answer() -> None:
+        server.kill()
+        server.start()
+        raise ConnectionError("the connection was closed")
+
+    ingest(table)
+    truth.write(0, 20)
+    errors = at_commit(lose_the_answer, is_after=True)
+    assert ingest(table).rows == 20
+    assert [type(error) for error in errors] == [ConnectionError]
+    assert len(load_iceberg(NAME).snapshots()) == 2
     check(table, truth)
 
 
