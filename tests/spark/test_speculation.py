@@ -40,12 +40,12 @@ _folder = os.environ["KFAST_TEST_SLOW"]
 _uuid4 = uuid.uuid4
 
 
-def _slow_rows(file_rows):
-    def slow(files):
+def _slow_rows(part_rows):
+    def slow(parts):
         # For as long as Spark lets it: the other attempt ends the query.
         while not os.path.exists(_folder + "/ended"):
             time.sleep(0.05)
-        return file_rows(files)
+        return part_rows(parts)
 
     return slow
 
@@ -58,7 +58,7 @@ def uuid4():
             pass
         else:
             task = sys.modules["kfast.spark.ingest.task"]
-            task.file_rows = _slow_rows(task.file_rows)
+            task.part_rows = _slow_rows(task.part_rows)
     return _uuid4()
 
 
