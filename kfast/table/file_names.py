@@ -106,12 +106,16 @@ def parts_at(topic: str, partition: int, columns: Sequence[FolderColumn], time_m
 
 
 def time_bounds(records: PartitionRecords, limits: TimeLimits | None) -> tuple[int, int]:
-    """Return the least and the greatest timestamp within the limits; the former is greater if there
-    is none."""
+    """The least and the greatest timestamp within the limits of records, which must not be empty.
+
+    The former is greater if there is none.
+    """
+    # Two passes, not more: each gives the GIL away, and waits for it.
     times = records.timestamps
-    beyond = None if limits is None else limits.check(times)
-    if beyond is not None:
-        times = times[~beyond.is_bad]
+    low, high = int(times.min()), int(times.max())
+    if limits is None or (low >= limits.low_ms and high <= limits.high_ms):
+        return low, high
+    times = times[(times >= limits.low_ms) & (times <= limits.high_ms)]
     return int(times.min(initial=2**63 - 1)), int(times.max(initial=-(2**63)))
 
 
