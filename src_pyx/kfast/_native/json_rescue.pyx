@@ -5,8 +5,8 @@ An item of a list has its number as a key. So ``{"id":1,"user":{"age":5},"lines"
 without columns for ``age`` and ``n`` is ``{"user":{"age":5},"lines":{"1":{"n":2}}}``.
 
 Runs after the decoding, over the rows that have such fields only; what has been read once by
-``json_decode.pyx`` is not checked again, but for values that were skipped there: one that is no JSON
-becomes null.
+``json_decode.pyx`` is not checked again, but for values that were skipped there: one that is no
+JSON becomes null.
 
 Threads: any; nothing is shared but the plan, which is only read.
 """
@@ -64,8 +64,10 @@ cdef inline bint is_container(const Op* op) noexcept nogil:
 
 cdef const char* rescue_value(
         State* s, const Op* op, const char* p, Text* out) noexcept nogil:
-    """From a value to behind it, writing what of it has no column: nothing, or an object. NULL where
-    the document is not what it was when it was decoded."""
+    """From a value to behind it, writing what of it has no column: nothing, or an object.
+
+    NULL where the document is not what it was when it was decoded.
+    """
     if p < s.c.end and p[0] == c'{' and (op.kind == KIND_STRUCT or op.kind == PATH_OBJECT):
         return rescue_object(s, op, p + 1, out, True)
     if p < s.c.end and p[0] == c'{' and op.kind == KIND_MAP and is_container(s.ops + op.first):
