@@ -28,6 +28,11 @@ class OptionSpelling(StrEnum):
         return _ON_ERROR[self]
 
     @property
+    def upsert_hint(self) -> str:
+        """What lets an ingest by keys go on after a malformed record, or read it."""
+        return _UPSERTS[self]
+
+    @property
     def dead_letter_hint(self) -> str:
         """What makes dead letters possible."""
         return _DEAD_LETTERS[self]
@@ -49,6 +54,13 @@ _ON_ERROR: Final = {
     OptionSpelling.SPARK_INGEST: "the option mode=PERMISSIVE, or mode=DROPMALFORMED (--option "
     "mode=PERMISSIVE)",
 }
+_UPSERTS: Final = {
+    OptionSpelling.COMMAND: "--key and --key-schema, or the schema of the values, say what they "
+    "are; --on-error skip leaves the record out",
+    OptionSpelling.PYTHON: 'key= or value= says what they are; on_error="skip" leaves the record '
+    "out",
+}
+"""Null is no way out there: it would delete rows."""
 _DEAD_LETTERS: Final = {
     OptionSpelling.COMMAND: "--on-error skip, or null, with --value json or another, or the column "
     "timestamp",

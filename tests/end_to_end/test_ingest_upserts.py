@@ -297,8 +297,10 @@ def test_values_that_cannot_be_read(tmp_path: Path) -> None:
     """Z-11: end the ingest, or are left out and counted; never null, which would delete."""
     topic = cluster(Record(key(1), event("c", row(1))), Record(key(1), b"{"))
     with FakeBrokerServer(topic) as server:
-        with pytest.raises(DeserializationError):
+        with pytest.raises(DeserializationError) as raised:
             ingest(tmp_path, server.bootstrap_servers)
+        assert 'on_error="skip"' in str(raised.value.hint)
+        assert "null" not in str(raised.value.hint), "which is refused with keys"
         summary = ingest(tmp_path, server.bootstrap_servers, on_error="skip")
     assert summary.bad_records == 1
     assert names(tmp_path) == {1: "a"}

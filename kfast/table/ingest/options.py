@@ -270,7 +270,10 @@ class IngestOptions:
         """Make the hint of an error about options of this ingest, wherever it was raised."""
         is_framed = error.hint is not None and "framing" in error.hint.lower()
         spelling = self.spelling
-        error.hint = spelling.framing_hint(error.column) if is_framed else spelling.on_error_hint
+        if is_framed:
+            error.hint = spelling.framing_hint(error.column)
+        else:
+            error.hint = spelling.upsert_hint if self.upsert else spelling.on_error_hint
 
     def deserializers(self, projection: Projection) -> dict[str, Deserializer]:
         """Return the deserializers of key and value, without those that are not decoded."""
