@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kfast._logging import Logger
@@ -90,7 +90,7 @@ class DeltaLog:
 
     # --- entries ----------------------------------------------------------------------------------
 
-    def last(self, topics: Collection[str] = ()) -> Entry | None:  # noqa: ARG002 - of all topics
+    def last(self) -> Entry | None:
         """The newest entry of the table's history, None for a table without any."""
         table = self._open()
         return None if table is None else self._history.newest(table).entry
@@ -398,7 +398,7 @@ class DeltaLog:
         """Finish, or undo, what a process that was killed inside of `append` has left."""
         self._pending.recover(last, self._state)
 
-    def claimed(self, last: Entry | None) -> set[str]:  # noqa: ARG002 - of all pending entries
+    def claimed(self) -> set[str]:
         """The staged files that must not be swept."""
         return self._pending.claimed()
 

@@ -26,13 +26,11 @@ from kfast.errors import (
 _HINT: Final = "check the catalog, and its settings in ~/.pyiceberg.yaml or PYICEBERG_CATALOG__..."
 
 
-def check_iceberg(format: str, table: str, partition_by: tuple[str, ...]) -> None:
-    """Check the name of an Iceberg table, and that it goes with the other options.
+def check_iceberg(format: str, table: str) -> None:
+    """Check the name of an Iceberg table, and that it goes with the format.
 
     Raises ``ConfigurationError``.
     """
-    from kfast.table.iceberg_partitions import check_partition_by  # noqa: PLC0415 - Iceberg only
-
     if format != "iceberg":
         if table:
             raise ConfigurationError(
@@ -44,7 +42,6 @@ def check_iceberg(format: str, table: str, partition_by: tuple[str, ...]) -> Non
             f"iceberg-table = {table or 'none'}: not a table of a catalog",
             hint="CATALOG.NAMESPACE.TABLE; pyiceberg's own settings say what the catalog is",
         )
-    check_partition_by(partition_by)
 
 
 def load_iceberg(name: str) -> Any:

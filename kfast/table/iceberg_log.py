@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, Final
 
@@ -32,7 +31,7 @@ from kfast._optional import optional_package
 from kfast.errors import ConfigurationError, KafkaError, TableError
 from kfast.table.entries import Entry, TableShape, Writer, first_entry
 from kfast.table.fsspec_store import open_store
-from kfast.table.iceberg_catalog import CatalogTable, check_iceberg, load_iceberg
+from kfast.table.iceberg_catalog import CatalogTable
 from kfast.table.iceberg_entries import SnapshotEntries, properties_of, summary_of
 from kfast.table.iceberg_files import data_files
 from kfast.table.iceberg_partitions import IcebergField
@@ -49,8 +48,6 @@ from kfast.table.projection import Projection
 from kfast.table.staged_files import StagedFiles
 from kfast.table.store import TableStore
 from kfast.table.table_log import FOLDER, OpenFolder, OpenTable
-
-__all__ = ["IcebergLog", "check_iceberg", "load_iceberg"]
 
 logger = Logger(__name__)
 
@@ -75,7 +72,7 @@ class IcebergLog:
 
     # --- entries ----------------------------------------------------------------------------------
 
-    def last(self, topics: Collection[str] = ()) -> Entry | None:  # noqa: ARG002
+    def last(self) -> Entry | None:
         """The newest entry, None for a table that no ingest has written, or that does not exist."""
         table = self._catalog.load()
         return None if table is None else self._entries(table).last()
@@ -316,7 +313,7 @@ class IcebergLog:
         table = self._catalog.load()
         return False if table is None else self._entries(table).has(entry)
 
-    def claimed(self, last: Entry | None) -> set[str]:  # noqa: ARG002
+    def claimed(self) -> set[str]:
         """The files of the staging folder that are part of an append."""
         return self._pending.claimed()
 

@@ -24,7 +24,6 @@ that no entry lists is not part of the table.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final
 
 from kfast.errors import ConfigurationError, KafkaError
@@ -68,7 +67,7 @@ class ManifestLog:
             )
         return entry
 
-    def last(self, topics: Collection[str] = ()) -> Entry | None:  # noqa: ARG002 - of all topics
+    def last(self) -> Entry | None:
         """The newest entry, None for a table without any.
 
         The listing of an object store may be stale: entries after the newest one listed are read by
@@ -206,8 +205,9 @@ class ManifestLog:
             offset=owner.from_offset,
         )
 
-    def claimed(self, last: Entry | None) -> set[str]:
+    def claimed(self) -> set[str]:
         """The staged files of the newest entry, which may not have their names yet."""
+        last = self.last()
         return set() if last is None else {file.staged for file in last.files}
 
     def __repr__(self) -> str:

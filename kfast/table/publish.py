@@ -78,7 +78,7 @@ class Publisher:
         """
         entry = None if previous is not None else self._log.published(writer, batch_id)
         if entry is None:
-            before = previous or self._previous(writer, batch_id, parts)
+            before = previous or self._previous(writer, batch_id)
             entry = before.next(batch_id, parts, topic_ids, shape, writer)
             self._check_files(entry)
             if self._log.append(entry):
@@ -104,13 +104,13 @@ class Publisher:
         """
         entry = self._log.published(writer, batch_id)
         if entry is not None or not (is_complete and self._log.store.may_create_late):
-            pending = self._log.claimed(None)
+            pending = self._log.claimed()
             failed = [file for file in files if file.staged not in pending]
             self._files.remove_staged(failed, () if entry is None else entry.files)
 
-    def _previous(self, writer: Writer, batch_id: int, parts: Sequence[BatchPart]) -> Entry:
+    def _previous(self, writer: Writer, batch_id: int) -> Entry:
         """The newest entry; it must be this writer's, and that of the batch before."""
-        last = self._log.last({part.topic for part in parts})
+        last = self._log.last()
         if last is None:
             raise KafkaError(
                 f"{self._url} is gone, or was begun anew",
@@ -163,7 +163,7 @@ class Publisher:
         """
         if age_ms != ALL and age_ms < 0:
             raise IllegalStateError("the age of orphans is negative")
-        claimed = self._log.claimed(self._log.last())
+        claimed = self._log.claimed()
         swept = sum(
             self._files.sweep(url, claimed, now_ms, age_ms) for url in dict.fromkeys(("", folder))
         )

@@ -17,7 +17,7 @@ Used by the process that publishes, with Spark the driver; one thread at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -54,11 +54,8 @@ class TableLog(Protocol):
 
     store: TableStore
 
-    def last(self, topics: Collection[str] = ()) -> Entry | None:
-        """The newest entry, None for a table that no ingest has written, or that does not exist.
-
-        ``topics`` are those whose offsets are needed, for a log that has older ones by name only.
-        """
+    def last(self) -> Entry | None:
+        """The newest entry, None for a table that no ingest has written, or that does not exist."""
         ...
 
     def check(self, shape: TableShape, projection: Projection, last: Entry | None) -> None:
@@ -95,8 +92,8 @@ class TableLog(Protocol):
         """Finish, or undo, what a process that was killed inside of `append` has left."""
         ...
 
-    def claimed(self, last: Entry | None) -> set[str]:
-        """The staged files that must not be swept."""
+    def claimed(self) -> set[str]:
+        """The staged files that must not be swept: an entry has them, or may get them yet."""
         ...
 
     def after(self, last: Entry | None) -> list[tuple[Entry, int | None]]:

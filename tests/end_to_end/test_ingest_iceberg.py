@@ -23,7 +23,7 @@ pytest.importorskip("pyiceberg")
 
 from pyiceberg.catalog import load_catalog
 
-from kfast.table.iceberg_log import load_iceberg
+from kfast.table.iceberg_catalog import load_iceberg
 from tests.unit.table.iceberg_tables import NAME, catalog
 
 KILLS = 20

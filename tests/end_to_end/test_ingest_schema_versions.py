@@ -236,7 +236,7 @@ def test_catalogs_get_the_columns(
     if format == "delta":
         found = deltalake.DeltaTable(str(table.folder)).to_pyarrow_table()
     else:
-        from kfast.table.iceberg_log import load_iceberg  # noqa: PLC0415 - needs the package
+        from kfast.table.iceberg_catalog import load_iceberg  # noqa: PLC0415 - needs the package
 
         found = load_iceberg(NAME).scan().to_arrow()
     rows = sorted(found.to_pylist(), key=lambda row: (row["partition"], row["offset"]))
@@ -306,7 +306,7 @@ def test_iceberg_tables_get_wider_types(
 ) -> None:
     """H-08: int to long and float to double, as its specification has them."""
     pytest.importorskip("pyiceberg")
-    from kfast.table.iceberg_log import load_iceberg  # noqa: PLC0415 - needs the package
+    from kfast.table.iceberg_catalog import load_iceberg  # noqa: PLC0415 - needs the package
 
     catalog(tmp_path, monkeypatch)
     given: Json = {"format": "iceberg", "iceberg_table": NAME, "columns": ["offset", "value"]}

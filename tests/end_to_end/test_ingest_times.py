@@ -181,7 +181,7 @@ def test_years_after_9999_are_read_as_they_are(
         deltalake = pytest.importorskip("deltalake")
         found = deltalake.DeltaTable(str(table.folder)).to_pyarrow_table()
     elif format == "iceberg":
-        from kfast.table.iceberg_log import load_iceberg  # noqa: PLC0415 - needs the package
+        from kfast.table.iceberg_catalog import load_iceberg  # noqa: PLC0415 - needs the package
 
         found = load_iceberg(NAME).scan(row_filter="offset >= 50").to_arrow()
     else:

@@ -19,7 +19,8 @@ from pyiceberg.exceptions import CommitFailedException
 import kfast
 from kfast import cli
 from kfast.errors import KafkaError
-from kfast.table.iceberg_log import IcebergLog, load_iceberg
+from kfast.table.iceberg_catalog import load_iceberg
+from kfast.table.iceberg_log import IcebergLog
 from tests.end_to_end.ingest_processes import Death, Starter, starter
 from tests.end_to_end.ingests import Table, Truth
 from tests.end_to_end.test_ingest_iceberg import COLUMNS, check, expected, rows, words_of

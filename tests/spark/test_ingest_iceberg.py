@@ -32,7 +32,7 @@ def test_an_iceberg_table_has_each_record_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """W-25: the process that commits a batch finds the catalog as this one does."""
-    from kfast.table.iceberg_log import load_iceberg  # noqa: PLC0415 - needs the package
+    from kfast.table.iceberg_catalog import load_iceberg  # noqa: PLC0415 - needs the package
 
     catalog(tmp_path, monkeypatch)
     # Spark's processes have the variables of its start, and read pyiceberg's file.

@@ -32,7 +32,7 @@ from kfast.table.dead_letters import check_can_be_bad, check_dead_letters
 from kfast.table.entries import TableShape
 from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.fsspec_store import open_store
-from kfast.table.iceberg_log import check_iceberg
+from kfast.table.iceberg_catalog import check_iceberg
 from kfast.table.iceberg_partitions import split_partition_by
 from kfast.table.location import is_local, scheme_of
 from kfast.table.log_formats import open_log
@@ -175,7 +175,7 @@ def ingest(
         options=options or {},
     )
     source = wanted.source
-    check_iceberg(format, iceberg_table, wanted.partition_by)
+    check_iceberg(format, iceberg_table)
     check_workers(spark)
     shape, projection = _shape(spark, source, schema, format, wanted.partition_by)
     shape = replace(shape, catalog_table=iceberg_table)

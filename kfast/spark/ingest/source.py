@@ -139,8 +139,7 @@ class IngestReader(KafkaStreamReader):
 
         What the table has of the former must not be read again.
         """
-        topics = {tp.topic for tp in partitions}
-        last = self._plan.log().last(topics) if partitions else None
+        last = self._plan.log().last() if partitions else None
         if last is None:
             return {}, {}
         ids = self._offsets.topic_ids

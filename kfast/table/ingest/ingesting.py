@@ -180,8 +180,7 @@ class Ingest:
         if self._letters is not None:  # which must be there: no topic is made
             consumer.internals.required_partitions(self._letters.topic)
         if not self._projection.columns:
-            names = self._topic_names
-            self._define(self._options.look_up_roots(names))
+            self._define(self._options.look_up_roots(self._topic_names))
 
     def stop(self) -> None:
         """End the run soon. Any thread, and signal handlers."""
@@ -206,7 +205,7 @@ class Ingest:
 
     def _last(self, log: TableLog) -> Entry | None:
         """The newest entry of a table that this run may write."""
-        last = log.last({tp.topic for tp in self._topics.partitions})
+        last = log.last()
         if last is not None:
             check_keys(self._store.url, last.shape, self._shape)
         if last is not None and last.shape.schema:

@@ -24,7 +24,7 @@ from kfast.schemas.types import SchemaField
 from kfast.table.dead_letter_sink import letter_topic
 from kfast.table.entries import TableShape
 from kfast.table.file_formats import ARROW_COMPRESSIONS, COMPRESSIONS
-from kfast.table.iceberg_log import check_iceberg
+from kfast.table.iceberg_catalog import check_iceberg
 from kfast.table.option_spelling import OptionSpelling
 from kfast.table.partitioning import check_partition_by, check_partitioning
 from kfast.table.projection import (
@@ -127,7 +127,7 @@ class IngestOptions:
                 f"the column {RESCUED} is for values in JSON that are a column, too",
                 hint=self.spelling.json_hint,
             )
-        check_iceberg(self.format, self.iceberg_table, self.partition_by)
+        check_iceberg(self.format, self.iceberg_table)
         for option, number, least in (
             ("rows-per-file", self.rows_per_file, 1),
             ("bytes-per-file", self.bytes_per_file, 1),

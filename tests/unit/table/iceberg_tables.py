@@ -17,7 +17,8 @@ from kfast.table.arrow_types import arrow_schema
 from kfast.table.batches import DataFile, ReadRange
 from kfast.table.entries import KFAST_INGEST, Entry, TableShape, Writer
 from kfast.table.file_formats import with_field_ids
-from kfast.table.iceberg_log import IcebergLog, load_iceberg
+from kfast.table.iceberg_catalog import load_iceberg
+from kfast.table.iceberg_log import IcebergLog
 from kfast.table.iceberg_partitions import IcebergPartitions
 from kfast.table.projection import OutputColumn, Projection, output_column
 from kfast.table.publish import Publisher

@@ -21,7 +21,8 @@ from tests.unit.table.tables import Crash, Crashing
 
 pytest.importorskip("pyiceberg")
 
-from kfast.table.iceberg_log import IcebergLog, load_iceberg
+from kfast.table.iceberg_catalog import load_iceberg
+from kfast.table.iceberg_log import IcebergLog
 from tests.unit.table.iceberg_tables import (
     NAME,
     Run,
@@ -519,7 +520,7 @@ def test_damaged_entries_are_named(store: LocalStore) -> None:
 def test_what_is_no_table_of_a_catalog_is_refused(format: str, table: str, message: str) -> None:
     """W-30"""
     with pytest.raises(ConfigurationError, match=message):
-        check_iceberg(format, table, ())
+        check_iceberg(format, table)
     with pytest.raises(ConfigurationError, match=message):
         IngestOptions(topics=("t",), to="/x", format=format, iceberg_table=table)
 

@@ -36,7 +36,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from kfast.table.iceberg_log import load_iceberg
+from kfast.table.iceberg_catalog import load_iceberg
 from tests.unit.table.iceberg_tables import NAME, Run, catalog, records, rows, with_columns
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

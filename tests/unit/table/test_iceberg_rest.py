@@ -15,7 +15,7 @@ from kfast.table.store import LocalStore
 
 pytest.importorskip("pyiceberg")
 
-from kfast.table.iceberg_log import load_iceberg
+from kfast.table.iceberg_catalog import load_iceberg
 from tests.unit.table.iceberg_rest import Fault, RestCatalogServer, rest_catalog
 from tests.unit.table.iceberg_tables import (
     NAME,

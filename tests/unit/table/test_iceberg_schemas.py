@@ -30,7 +30,7 @@ from pyiceberg.types import (
     TimestampType,
 )
 
-from kfast.table.iceberg_log import load_iceberg
+from kfast.table.iceberg_catalog import load_iceberg
 from tests.unit.table.iceberg_tables import COLUMNS, NAME, Run, catalog, records, rows, with_columns
 
 PRICE = OutputColumn("price", "value", "integer")
