@@ -10,7 +10,7 @@ What is read from storage is checked by `batch_part_of`, which raises ``KeyError
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from kfast.table.offset_ranges import OffsetRange
@@ -125,10 +125,6 @@ class BatchCounts:
     """Malformed keys and values that were written to a folder or a topic of their own."""
     unknown_fields: int = 0
     """Fields of documents that no column is read from."""
-
-    def plus(self, other: BatchCounts) -> BatchCounts:
-        """The counts of two batches together."""
-        return BatchCounts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 _KINDS: Mapping[str, type[PartitionRestart | PartitionGone]] = {

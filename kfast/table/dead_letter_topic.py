@@ -42,8 +42,9 @@ from kfast.errors import (
     UnknownTopicOrPartitionError,
     exception_for,
 )
-from kfast.records.errors import RecordError, error_message
+from kfast.records.errors import RecordError
 from kfast.table.batches import DataFile
+from kfast.table.dead_letters import record_error
 from kfast.table.producer_settings import producer_settings
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ class _RangeLetters:
             rows = np.flatnonzero(values.is_bad)
             bad = records[rows]
             for number, row in enumerate(rows.tolist()):
-                self._produce(bad, number, _record_error(bad, number, column, values, row))
+                self._produce(bad, number, record_error(records, row, column, values))
 
     def _produce(self, records: PartitionRecords, number: int, error: RecordError) -> None:
         key, value = records.keys[number], records.values[number]
@@ -311,23 +312,3 @@ def letter_headers(error: RecordError) -> list[tuple[str, bytes]]:
     }
     ours = [(f"kfast.{name}", text.encode(errors="replace")) for name, text in values.items()]
     return [*ours, *error.headers()]
-
-
-def _record_error(
-    records: PartitionRecords, number: int, column: str, values: DecodedValues | BadTimes, row: int
-) -> RecordError:
-    bad = values.bad_value(row)
-    offset = int(records.offsets[number])
-    where = f"{records.topic_partition} offset {offset}"
-    return RecordError(
-        *records.topic_partition,
-        offset,
-        int(records.timestamps[number]),
-        column,
-        bad.code,
-        bad.path,
-        -1,
-        None,
-        error_message(where, column, bad),
-        values.raw_value(row),
-    )

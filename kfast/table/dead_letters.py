@@ -19,7 +19,7 @@ import numpy as np
 
 from kfast._optional import optional_package
 from kfast.errors import ConfigurationError
-from kfast.records.errors import error_message
+from kfast.records.errors import RecordError, error_message
 from kfast.table.batches import DataFile
 from kfast.table.file_formats import GROUP_BYTES, parquet_writer
 from kfast.table.file_names import final_path, task_name
@@ -77,17 +77,14 @@ class DeadLetters:
             if values.is_bad is None:
                 continue
             for row in np.flatnonzero(values.is_bad).tolist():
-                bad, raw = values.bad_value(row), values.raw_value(row)
-                offset = int(records.offsets[row])
-                where = f"{records.topic_partition} offset {offset}"
-                message = error_message(where, column, bad)
-                time_ms = int(records.timestamps[row])
-                time_us = time_ms * 1000 if abs(time_ms) <= MICROSECONDS.high_ms else None
+                error = record_error(records, row, column, values)
+                is_held = abs(error.timestamp) <= MICROSECONDS.high_ms
+                time_us = error.timestamp * 1000 if is_held else None
                 self._rows.append(
-                    (*records.topic_partition, offset, time_us, column, bad.code, bad.path,
-                     message, raw)
+                    (error.topic, error.partition, error.offset, time_us, column, error.code,
+                     error.path, error.message, error.raw)
                 )  # fmt: skip
-                self._bytes += _ROW_BYTES + len(raw or b"") + len(message)
+                self._bytes += _ROW_BYTES + len(error.raw or b"") + len(error.message)
             if self._bytes >= GROUP_BYTES:
                 self.spill()
 
@@ -171,6 +168,27 @@ class DeadLetters:
 
     def __repr__(self) -> str:
         return f"<DeadLetters of {self._wanted}, {self._count + len(self._rows)}>"
+
+
+def record_error(
+    records: PartitionRecords, row: int, column: str, values: DecodedValues | BadTimes
+) -> RecordError:
+    """What could not be read of one record."""
+    bad = values.bad_value(row)
+    offset = int(records.offsets[row])
+    where = f"{records.topic_partition} offset {offset}"
+    return RecordError(
+        *records.topic_partition,
+        offset,
+        int(records.timestamps[row]),
+        column,
+        bad.code,
+        bad.path,
+        -1,
+        None,
+        error_message(where, column, bad),
+        values.raw_value(row),
+    )
 
 
 def check_dead_letters(url: str, table: str, options: Mapping[str, str]) -> str:

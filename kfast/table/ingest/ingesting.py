@@ -29,7 +29,7 @@ from kfast.errors import (
     WakeupError,
 )
 from kfast.kafka_consumer import KafkaConsumer
-from kfast.table.batches import BatchCounts, ReadRange
+from kfast.table.batches import ReadRange
 from kfast.table.dead_letter_sink import DeadLetterSink
 from kfast.table.dead_letter_topic import DeadLetterTopic, check_letter_topic
 from kfast.table.dead_letters import DeadLetters, check_can_be_bad, check_dead_letters
@@ -58,6 +58,7 @@ from kfast.table.ingest.schema_versions import SchemaVersions
 from kfast.table.ingest.summary import IngestSummary
 from kfast.table.ingest.table_changes import PartitionChanges, TableChanges
 from kfast.table.ingest_metrics import serve_metrics
+from kfast.table.ingest_totals import IngestTotals
 from kfast.table.ingest_warnings import IngestWarnings
 from kfast.table.ingest_watcher import IngestStart, IngestWatcher
 from kfast.table.leftovers import probe_store
@@ -138,8 +139,7 @@ class Ingest:
         self._is_stopping = False
         self._topics = Topics(frozenset(), {})
         self._files: dict[TopicPartition, PartitionFiles | PartitionChanges] = {}
-        self._counts = BatchCounts()
-        self._batches = 0
+        self._totals = IngestTotals()
         self._cut_ms = self._clock.now_ms() + options.every_ms
         self._known_ends: Mapping[TopicPartition, int] = {}
         self._known_bytes = 0
@@ -373,8 +373,7 @@ class Ingest:
             entry = run.publish(complete, self._topics.ids, self._shape)
         for files in self._files.values():
             files.done.clear()
-        self._counts = self._counts.plus(entry.counts)
-        self._batches += 1
+        self._totals.add(entry)
         self._known_ends = entry.ends
         self._unknown.note(entry)
         for watcher in self._watchers:
@@ -387,7 +386,7 @@ class Ingest:
 
     def _publish_columns(self, planned: Sequence[PlannedRange], run: IngestRun) -> None:
         """Publish a file without rows if the table has no file yet: readers need its columns."""
-        has_files = self._known_bytes or self._counts.files
+        has_files = self._known_bytes or self._totals.files
         if has_files or self._shape.has_catalog or not planned or self._is_stopping:
             return
         tp = planned[0].topic_partition
@@ -577,17 +576,17 @@ class Ingest:
     # --- the end ----------------------------------------------------------------------------------
 
     def _summary(self, seconds: float) -> IngestSummary:
-        names, counts = self._topic_names, self._counts
+        names, totals = self._topic_names, self._totals
         return IngestSummary(
-            rows=counts.rows,
-            bytes=counts.bytes,
-            files=counts.files,
-            batches=self._batches,
+            rows=totals.rows,
+            bytes=totals.bytes,
+            files=totals.files,
+            batches=totals.batches,
             seconds=seconds,
-            lost_offsets=counts.lost_offsets,
-            bad_records=counts.bad_records,
-            dead_letters=counts.dead_letters,
-            unknown_fields=counts.unknown_fields,
+            lost_offsets=totals.lost_offsets,
+            bad_records=totals.bad_records,
+            dead_letters=totals.dead_letters,
+            unknown_fields=totals.unknown_fields,
             ends={tp: at for tp, at in sorted(self._known_ends.items()) if tp.topic in names},
         )
 
