@@ -18,8 +18,8 @@ Threads: any; nothing is shared but the plan, which is only read.
 """
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcpy, memset
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
 
 from kfast._native.builders cimport (
     BUILD_NO_MEMORY, DEPTH, DUPLICATE_KEY, EMPTY, ERROR_INDEXES, SYNTAX, TOO_LARGE,
@@ -431,17 +431,10 @@ cdef bint place_document(
         State* s, const char* text, int64_t size, int64_t readable) noexcept nogil:
     """Make the document the present one, copied if it cannot be read in place; False without
     memory. Only a closing bracket as the last byte keeps a number from going on behind it."""
-    cdef char* larger
     cdef char last = text[size - 1]
     if readable < SCAN_SLACK or (last != c'}' and last != c']'):
-        if size + SCAN_SLACK > s.copy_room:
-            larger = <char*> realloc(s.copy, 2 * size + SCAN_SLACK)
-            if larger is NULL:
-                return False
-            s.copy = larger
-            s.copy_room = 2 * size + SCAN_SLACK
-        memcpy(s.copy, text, size)
-        memset(s.copy + size, 0, SCAN_SLACK)
+        if not copy_document(s, text, size):
+            return False
         text = s.copy
     s.c.begin = text
     s.c.end = text + size

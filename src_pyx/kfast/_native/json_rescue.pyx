@@ -18,7 +18,7 @@ from libc.string cimport memcpy, memset
 from kfast._native.built cimport copied
 from kfast._native.columns cimport SpanSource, SpanTotals, open_checked, span_start
 from kfast._native.json_keys cimport find_member, free_objects, set_up_objects
-from kfast._native.json_scan cimport MOST_DEPTH, SCAN_SLACK, after_space, skip_value
+from kfast._native.json_scan cimport MOST_DEPTH, after_space, skip_value
 from kfast._native.json_state cimport *
 from kfast._native.json_values cimport read_text
 from kfast._native.kinds cimport KIND_LIST, KIND_MAP, KIND_STRUCT
@@ -186,16 +186,9 @@ cdef const char* rescue_items(
 cdef bint rescue_row(State* s, const char* text, int64_t size, Text* out) noexcept nogil:
     """Write what of a document has no column; False without memory."""
     cdef int64_t begin = out.size
-    cdef char* larger
     cdef const char* p
-    if size + SCAN_SLACK > s.copy_room:
-        larger = <char*> realloc(s.copy, 2 * size + SCAN_SLACK)
-        if larger is NULL:
-            return False
-        s.copy = larger
-        s.copy_room = 2 * size + SCAN_SLACK
-    memcpy(s.copy, text, size)
-    memset(s.copy + size, 0, SCAN_SLACK)
+    if not copy_document(s, text, size):
+        return False
     s.c.begin = s.copy
     s.c.end = s.copy + size
     s.c.code = 0

@@ -5,6 +5,7 @@ See ``json_decode.pyx`` for the rules; all functions return where to go on, or N
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
+from libc.string cimport memcpy, memset
 
 from kfast._native.builders cimport (
     BUILD_NO_MEMORY, BUILD_TOO_LARGE, ERROR_INDEXES, MISSING, TOO_LARGE, TYPE, ColumnBuilders,
@@ -199,3 +200,17 @@ cdef inline char* scratch(State* s, int64_t size) noexcept nogil:
         s.scratch = larger
         s.scratch_room = 2 * size + SCAN_SLACK
     return s.scratch
+
+
+cdef inline bint copy_document(State* s, const char* text, int64_t size) noexcept nogil:
+    """Copy a document to where zeros are behind it, as scanning needs; False without memory."""
+    cdef char* larger
+    if size + SCAN_SLACK > s.copy_room:
+        larger = <char*> realloc(s.copy, 2 * size + SCAN_SLACK)
+        if larger is NULL:
+            return False
+        s.copy = larger
+        s.copy_room = 2 * size + SCAN_SLACK
+    memcpy(s.copy, text, size)
+    memset(s.copy + size, 0, SCAN_SLACK)
+    return True
