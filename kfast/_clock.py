@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from typing import Protocol
-
-from kfast._values import dataclass
 
 
 class Clock(Protocol):

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard, Unpack
 
 import numpy as np
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.application.arguments import check_partition, check_topic, time_ms
 from kfast.application.internals import created_anew
 from kfast.application.record_converter import RecordConverter
@@ -47,7 +47,7 @@ from kfast.types import TopicPartition
 if TYPE_CHECKING:
     from types import TracebackType
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 Bound = (
     Literal["earliest", "latest"]

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from kfast._logging import Logger
-from kfast._values import dataclass
+from kfast._logs import get_logger
 from kfast.errors import ConfigurationError
 from kfast.settings.aliases import ALIASES
 from kfast.settings.kinds import default_text
@@ -22,7 +22,7 @@ from kfast.settings.rules import apply_rules
 from kfast.settings.secret import Secret
 from kfast.settings.table import DEPRECATED_RESETS, SettingsTable
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(slots=True, frozen=True)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Mapping
-from typing import Any, Final
-
-from kfast._values import NamedTuple, dataclass, field
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 ZERO_UUID: Final = bytes(16)
 """The topic id that means "no id" in the protocol."""

@@ -40,11 +40,9 @@ ROOMS: Final = (
             "errors",
             "registered_schema",
             "_spelling",
-            "_logging",
+            "_logs",
             "_optional",
             "_signals",
-            "_values",
-            "_lazy_pattern",
             "_clock",
             "_version",
             "_arrow_metadata",
@@ -145,7 +143,7 @@ CONFINED: Final = (
         (
             "threads",
             # Threads of kfast note that they are.
-            "_logging",
+            "_logs",
             "consumer.fetch.buffer",
             "consumer.subscription_state",
             # The cluster snapshot is written by the network thread and read by the application's.

@@ -62,10 +62,10 @@ CASES: Final = (
         1,
         "the first record: `read T -p 0 -n 1`",
         _read("-p", "0", "-n", "1"),
-        (Bar("ratio", 1.25),),
+        (Bar("ratio", 1.6),),
         {"numpy": NUMPY, "kcat": (*_KCAT, "-t", "{topic}", "-p", "0", "-o", "0", "-c", "1")},
     ),
-    Case(2, "`--help`", (*KFAST, "--help"), (Bar("ratio", 0.85),), {"numpy": NUMPY}),
+    Case(2, "`--help`", (*KFAST, "--help"), (Bar("ratio", 1.6),), {"numpy": NUMPY}),
     Case(
         2,
         "completion of a topic, which is asked of the cluster",

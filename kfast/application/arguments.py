@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn, cast, get_args
 
-from kfast._lazy_pattern import lazy_pattern
 from kfast.config import sealed
 from kfast.consumer.group.membership import CloseOperation
 from kfast.errors import (
@@ -42,7 +41,7 @@ _LONGEST_TEXT: Final = 32_767
 _LONGEST_REASON: Final = 255
 """Characters, as in Java (KIP-800)."""
 
-_LEGAL_TOPIC: Final = lazy_pattern(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
+_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 
 
 def check_timeout(timeout_ms: object) -> int:

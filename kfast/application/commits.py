@@ -15,14 +15,15 @@ finishes a batch before it polls again loses nothing when it crashes.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kfast._logging import DEBUG, WARNING, Logger
+from kfast._logs import get_logger
 from kfast._runtime.one_time_call import OneTimeCall
 from kfast._signals import is_of_signal_handler
-from kfast._values import dataclass
 from kfast.application.arguments import check_callback, check_committable, check_partition
 from kfast.application.interceptors import name_of
 from kfast.consumer.group.membership import MemberIdentity
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from kfast.consumer.request_managers import GroupManagers
     from kfast.threads.consumer_runtime import ConsumerRuntime
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], Any]
@@ -362,7 +363,7 @@ class ConsumerCommits:
         # A denial lasts, other failures are rare.
         is_known = error.message == self._auto_denial
         self._auto_denial = error.message if isinstance(error, AuthorizationError) else None
-        level = DEBUG if is_known else WARNING
+        level = logging.DEBUG if is_known else logging.WARNING
         logger.log(level, "auto-commit failed: %s", error.message)
         if error.retriable:
             self.due_ms = min(self.due_ms, self._runtime.clock.now_ms() + self._retry_ms)

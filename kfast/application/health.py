@@ -6,9 +6,9 @@ blocked and after `close`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast._values import dataclass
 from kfast.consumer.subscription import SubscriptionType
 from kfast.protocol.api_keys import ApiKey
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast._runtime.one_time_call import OneTimeCall
 from kfast._signals import is_of_signal_handler
 from kfast.errors import ConfigurationError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kfast.records.consumer_records import ConsumerRecords
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _METHODS = ("on_consume", "on_commit", "close")
 

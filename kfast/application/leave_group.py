@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.consumer.group.membership import CloseOperation
 from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import KafkaError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kfast.consumer.pending_result import PendingResult
     from kfast.threads.consumer_runtime import ConsumerRuntime
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 class LeaveGroup:

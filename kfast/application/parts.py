@@ -6,10 +6,10 @@ reference to the ``KafkaConsumer``, so that a forgotten one can be collected and
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kfast._clock import SystemClock
-from kfast._values import dataclass
 from kfast.application.closing import Closing
 from kfast.application.commits import ConsumerCommits
 from kfast.application.compiled import check_compiled

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast._runtime.one_time_call import OneTimeCall
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 from kfast.errors import KafkaError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kfast.threads.consumer_runtime import ConsumerRuntime
     from kfast.types import TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 _CALLBACKS: Final = {

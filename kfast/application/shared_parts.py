@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from kfast._values import dataclass
 
 if TYPE_CHECKING:
     from kfast._runtime.access_guard import AccessGuard

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.application.arguments import (
     as_iterable,
     check_partition,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kfast.application.shared_parts import SharedParts
     from kfast.types import TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 class Subscribing:

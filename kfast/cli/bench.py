@@ -19,12 +19,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from kfast._values import dataclass
 from kfast.cli.admin import note, settings_of
 from kfast.cli.options import Command, Common, Count
 from kfast.cli.rows import Row, format_option, write_rows

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast._program import pairs
-from kfast._values import replace
 from kfast.settings.files import Entry
 from kfast.settings.secret import Secret
 from kfast.settings.sources import DEFAULT_ORIGIN, DEFAULT_SERVERS, Loaded, load
@@ -21,7 +21,7 @@ from kfast.settings.sources import DEFAULT_ORIGIN, DEFAULT_SERVERS, Loaded, load
 if TYPE_CHECKING:
     from kfast.errors import KafkaConnectionError
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 DEFAULT_TIMEOUT_MS: Final = 10_000
 _TIMEOUTS: Final = ("request_timeout_ms", "default_api_timeout_ms")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -19,13 +20,12 @@ from typing import Any, Final
 
 import click
 
-from kfast._lazy_pattern import lazy_pattern
 from kfast.cli.commands import COMMANDS, command_of
 from kfast.cli.options import Common, Words, common_options
 
 TIMEOUT_MS: Final = 1_500
 KEPT_S: Final = 60.0
-_PLAIN: Final = lazy_pattern(r"[\w.:/@%+,=-]+")
+_PLAIN: Final = re.compile(r"[\w.:/@%+,=-]+")
 """Names that every shell takes as they are; others are not proposed."""
 _FILE: Final = "completion.json"
 _MOST_KEPT: Final = 20

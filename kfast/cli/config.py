@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import tempfile
 import tomllib
 from collections.abc import Mapping
@@ -12,7 +13,6 @@ from typing import Any, Final
 
 import click
 
-from kfast._lazy_pattern import lazy_pattern
 from kfast._spelling import did_you_mean
 from kfast.cli.common_settings import shown
 from kfast.cli.options import Command, Common
@@ -30,7 +30,7 @@ _SHOW_COLUMNS: Final = ("key", "value", "origin")
 _LIST_COLUMNS: Final = ("key", "type", "default", "valid", "doc", "other_spellings")
 _PROFILE_COLUMNS: Final = ("profile", "current", "servers")
 _RPK_ENDINGS: Final = (".yaml", ".yml")
-_NAME: Final = lazy_pattern(r"[A-Za-z0-9_-]+")
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _NO_SETTING: Final = "no setting of kfast"
 
 

@@ -12,12 +12,12 @@ import importlib.util
 import os
 import time
 from collections.abc import Iterator, Mapping, Sized
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
 from kfast._clock import SystemClock
-from kfast._values import dataclass
 from kfast.application.cluster_admin import ClusterAdmin
 from kfast.cli.admin import settings_of
 from kfast.cli.common_settings import shown as shown_setting

@@ -6,12 +6,10 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from kfast._lazy_pattern import lazy_pattern
-
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_PART: Final = lazy_pattern(r"(\d+(?:_\d+)*)(ms|[smhd])", re.ASCII)
-_DURATION: Final = lazy_pattern(r"(?:\d+(?:_\d+)*(?:ms|[smhd]))+", re.ASCII)
-_MOMENT: Final = lazy_pattern(
+_PART: Final = re.compile(r"(\d+(?:_\d+)*)(ms|[smhd])", re.ASCII)
+_DURATION: Final = re.compile(r"(?:\d+(?:_\d+)*(?:ms|[smhd]))+", re.ASCII)
+_MOMENT: Final = re.compile(
     r"\d{4}-\d{2}-\d{2}"
     r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})?)?",
     re.ASCII,

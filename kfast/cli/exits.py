@@ -8,10 +8,10 @@ cursor of a terminal, whatever the name of a group or the answer of a server is.
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Final
 
 import kfast.errors as e
-from kfast._lazy_pattern import lazy_pattern
 from kfast.cli.output import OutputError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ EXIT_CODES: Final = {
 }
 """What each means, in a few words."""
 
-_SETTING: Final = lazy_pattern(r'\b([a-z]+(?:_[a-z0-9]+)+)(?:="?(\w+)"?)?')
+_SETTING: Final = re.compile(r'\b([a-z]+(?:_[a-z0-9]+)+)(?:="?(\w+)"?)?')
 """A keyword of Python, perhaps with its value."""
 _OPTIONS: Final = {"default_api_timeout_ms": "--timeout"}
 """Settings that are known by an option."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kfast._spelling import did_you_mean
-from kfast._values import dataclass, field
 from kfast.cli.templates import Operation, literal, parse_template
 from kfast.errors import ConfigurationError
 from kfast.records.table_text import cell_text, shown, terminal_width, text_table

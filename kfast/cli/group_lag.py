@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kfast._values import dataclass, replace
 from kfast.application.cluster_admin import has_leader
 from kfast.config import ConsumerConfig
 from kfast.errors import GroupIdNotFoundError, KafkaError

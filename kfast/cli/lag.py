@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kfast._values import dataclass
 from kfast.cli.admin import admin_of, described, group_names, settings_of
 from kfast.cli.durations import duration_ms
 from kfast.cli.exits import ABOVE

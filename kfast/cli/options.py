@@ -6,13 +6,12 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kfast._lazy_pattern import lazy_pattern
 from kfast._spelling import did_you_mean
-from kfast._values import dataclass, field
 from kfast.cli.durations import duration_ms
 from kfast.errors import ConfigurationError
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from kfast.settings.sources import Loaded
 
 DEFAULT_SERVERS: Final = "localhost:9092"
-_SIZE: Final = lazy_pattern(r"(\d+(?:_\d+)*)([kKmMgG])?(?:i?[bB])?", re.ASCII)
+_SIZE: Final = re.compile(r"(\d+(?:_\d+)*)([kKmMgG])?(?:i?[bB])?", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -180,12 +179,6 @@ def _option(*names: str, help: str, **more: Any) -> click.Option:
     return click.Option(names, expose_value=False, callback=_keep, help=help, **more)
 
 
-def _show_help(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:
-    if is_asked and not ctx.resilient_parsing:
-        click.echo(ctx.get_help(), color=ctx.color)
-        ctx.exit()
-
-
 _BESIDE: Final = ("click", "crc32c", "cramjam", "isal", "lz4", "zstandard", "numpy", "pyarrow")
 """Packages whose versions -v shows, as far as they are installed."""
 
@@ -246,15 +239,6 @@ def common_options() -> list[click.Option]:
             count=True,
             is_eager=True,  # --version asks for it
             help="log; -vv: all, and tracebacks",
-        ),
-        # click's own asks gettext for its text, which takes longer than parsing the arguments.
-        click.Option(
-            ["-h", "--help"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_show_help,
-            help="show this message",
         ),
         # Not eager, but before the complaint that an argument is missing: that has no place.
         click.Option(
@@ -357,7 +341,7 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments. Of those that are bytes or paths alone any byte is taken."""
         try:
-            rest = super().parse_args(ctx, self._with_long_names(args))
+            rest = super().parse_args(ctx, args)
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # which the parser of click leaves out
             raise
@@ -367,31 +351,6 @@ class Command(click.Command):
                 for each in value if isinstance(value, tuple) else (value,):
                     _check_text(param, each)
         return rest
-
-    def _with_long_names(self, args: Sequence[str]) -> list[str]:
-        """Return the arguments with ``--limit`` in the place of ``-n``.
-
-        click takes a short name for a mistake first, and looks for the nearest long ones: that took
-        longer than the rest of parsing. Behind several in one word, such as ``-vn5``, all stay.
-        """
-        options = {name: each for each in self._options() for name in each.opts}
-        found: list[str] = []
-        rest = [*args]
-        while rest and rest[0] != "--":
-            option = options.get(rest[0])
-            if option is None:
-                if rest[0][:1] == "-" and rest[0][:2] != "--" and rest[0] != "-":
-                    break
-                found.append(rest.pop(0))
-                continue
-            has_value = _has_value(option)
-            if has_value and len(rest) == 1:
-                break
-            name = rest.pop(0)
-            found.append(next((each for each in option.opts if each[:2] == "--"), name))
-            if has_value:
-                found.append(rest.pop(0))
-        return found + rest
 
     def _options(self) -> Iterator[click.Option]:
         return (each for each in self.params if isinstance(each, click.Option))

@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from kfast._lazy_pattern import lazy_pattern
 from kfast.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 STANDARD_OUTPUT: Final = "-"
 _IN_PLACE: Final = (Path("/dev"), Path("/proc"))
 _SHARED_MEMORY: Final = Path("/dev/shm")
-_DESCRIPTOR: Final = lazy_pattern(r"/(?:dev/fd|proc/self/fd)/(\d+)", re.ASCII)
+_DESCRIPTOR: Final = re.compile(r"/(?:dev/fd|proc/self/fd)/(\d+)", re.ASCII)
 _MOST_LINKS: Final = 40
 _STREAMS: Final = (os.O_WRONLY, os.O_RDONLY, os.O_RDWR)
 """How /dev/null stands in for a standard stream that is closed: the first two fail as before."""

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from kfast._lazy_pattern import lazy_pattern
-from kfast._values import dataclass
 from kfast.cli.durations import duration_ms, moment_ms
 from kfast.errors import ConfigurationError
 
 _EXAMPLES: Final = ("@-1d", "@2026-01-31", "1500")
-_NUMBER: Final = lazy_pattern(r"\d+(?:_\d+)*", re.ASCII)
-_TIME_OF_DAY: Final = lazy_pattern(r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d)?", re.ASCII)
-_PARTITION_COLON: Final = lazy_pattern(r"(\d+):(\d+)", re.ASCII)
+_NUMBER: Final = re.compile(r"\d+(?:_\d+)*", re.ASCII)
+_TIME_OF_DAY: Final = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d)?", re.ASCII)
+_PARTITION_COLON: Final = re.compile(r"(\d+):(\d+)", re.ASCII)
 _MAX_OFFSET: Final = (1 << 63) - 1
 _MAX_PARTITION: Final = (1 << 31) - 1
 

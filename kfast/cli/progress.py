@@ -10,9 +10,9 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast._values import dataclass
 from kfast.records.table_text import cut, number_text, shown, size_text, terminal_width
 
 if TYPE_CHECKING:

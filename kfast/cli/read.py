@@ -13,14 +13,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kfast._lazy_pattern import lazy_pattern
 from kfast._optional import check_package
-from kfast._values import dataclass, field, replace
 from kfast.application.topic_globs import is_glob
 from kfast.cli.formats import (
     ALL_KINDS,
@@ -77,7 +76,7 @@ _ARROW_FILES: Final = (".arrow", ".feather")
 _TERMINAL_ROWS: Final = 10
 _TABLE_ROWS: Final = 100
 """How many records a table has that is given no number."""
-_PARTITIONS: Final = lazy_pattern(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", re.ASCII)
+_PARTITIONS: Final = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", re.ASCII)
 _MAX_PARTITIONS: Final = 1 << 20
 _FEW_ROWS: Final = 100
 _FEW_BYTES: Final = 64 << 10

@@ -9,12 +9,12 @@ from __future__ import annotations
 import fnmatch
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._clock import SystemClock
-from kfast._logging import Logger
-from kfast._values import dataclass, field
+from kfast._logs import get_logger
 from kfast.application.internals import created_anew
 from kfast.application.topic_globs import is_glob
 from kfast.cli.positions import Selection
@@ -31,7 +31,7 @@ from kfast.types import TopicPartition
 if TYPE_CHECKING:
     from kfast.cli.slices import Slice, SliceConsumer
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 FOLLOWED_ROWS: Final = 10
 """How many records a read that follows begins with, if it is given no start."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,6 @@ from typing import Any, Final
 
 import click
 
-from kfast._lazy_pattern import lazy_pattern
 from kfast.cli.options import Common, ResultFormat, Words
 from kfast.cli.output import Output
 from kfast.records.table_text import UNSAFE, shown, text_table
@@ -30,7 +30,7 @@ Row = Sequence[Cell]
 
 _STDOUT: Final = 1
 _UNCUT: Final = 1 << 30
-_QUOTED: Final = lazy_pattern('[,"\r\n]')
+_QUOTED: Final = re.compile('[,"\r\n]')
 _TSV: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _BOLD: Final = "\x1b[1m{}\x1b[0m"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

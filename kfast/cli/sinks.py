@@ -7,10 +7,10 @@ records.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kfast._native.text_writer import TextWriter
-from kfast._values import dataclass, field, replace
 from kfast.cli.formats import TABLE, TextFormat, TextOptions, TypedColumn, table, text_format
 from kfast.errors import ConfigurationError, DeserializationError
 

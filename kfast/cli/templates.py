@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from kfast._lazy_pattern import lazy_pattern
-from kfast._values import NamedTuple
 from kfast.errors import ConfigurationError
 
 
@@ -53,7 +51,7 @@ MODIFIERS: Final = ("hex", "base64", "json", *_NUMBERS, *(f"{name}le" for name i
 _TIMES: Final = ("iso", "ms", "s")
 _TIME_LETTERS: Final = "YymdHMSfjFTsabzZ%"
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
-_TOKEN: Final = lazy_pattern(r"%(.?)(?:\{([^}]*)(\})?)?|\\(x[0-9a-fA-F]{2}|.?)|[^%\\]+", re.DOTALL)
+_TOKEN: Final = re.compile(r"%(.?)(?:\{([^}]*)(\})?)?|\\(x[0-9a-fA-F]{2}|.?)|[^%\\]+", re.DOTALL)
 
 
 def parse_template(

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kfast._lazy_pattern import lazy_pattern
 from kfast._optional import optional_package
-from kfast._values import dataclass
 from kfast.cli.options import Words
 from kfast.cli.output import Output, open_output
 from kfast.errors import ConfigNotFoundError, ConfigurationError, DeserializationError
@@ -37,7 +37,7 @@ _ENDINGS: Final = {
 """Files of schemas."""
 _NAMES: Final = ("schema", "framing", "message", "imports")
 """Options of keys and values besides their kind."""
-_VERSION: Final = lazy_pattern(r"latest|[^\s;{]+:(?:latest|\d+)")
+_VERSION: Final = re.compile(r"latest|[^\s;{]+:(?:latest|\d+)")
 """A version of a subject in place of a schema."""
 _ERROR_ENDINGS: Final = (".jsonl", ".parquet")
 _ERROR_ROWS: Final = 1 << 12

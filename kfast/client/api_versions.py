@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from kfast._values import dataclass, field
 from kfast.client.diagnosis import describe
 from kfast.errors import ErrorCode, ProtocolError, UnsupportedVersionError, exception_for
 from kfast.protocol.api_keys import ApiKey

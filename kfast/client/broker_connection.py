@@ -21,11 +21,11 @@ server is recognised by them, and its answer becomes part of the error.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast._native.frame import FrameReceiver, read_response_header
-from kfast._values import dataclass
 from kfast.client import diagnosis
 from kfast.client.api_versions import ApiVersionsHandshake, newest_version_of_release
 from kfast.client.cluster import Node
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kfast.client.sasl.login import SaslLogin, SaslLogins
     from kfast.protocol.message import RequestMessage
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 FIRST_CORRELATION_ID: Final = 0x0D0A0D0A
 """CR LF CR LF on the wire. Kafka accepts any number; an HTTP server, which waits for the end of a

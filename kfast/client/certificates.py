@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
-
-from kfast._values import dataclass
 
 MAX_CERTIFICATE_BYTES: Final = 64 << 10
 MAX_NAMES: Final = 20

@@ -8,10 +8,10 @@ response are merged is decided in ``metadata_merge``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-from kfast._values import NamedTuple, dataclass, field
 from kfast.types import ZERO_UUID, TopicPartition
 
 NO_LEADER: Final = -1

@@ -27,11 +27,11 @@ is not taken for one that hangs; the whole attempt ends at the maximum.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from kfast._clock import Clock, ExponentialBackoff
-from kfast._values import NamedTuple, dataclass, field
 from kfast.client import diagnosis
 from kfast.client.cluster import Node
 from kfast.client.diagnosis import FailureKind

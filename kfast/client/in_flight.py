@@ -7,9 +7,9 @@ must match the next response. Correlation ids only prove that both sides agree.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kfast._values import dataclass
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 

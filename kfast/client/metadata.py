@@ -14,12 +14,12 @@ most one small request per back-off.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import Clock, ExponentialBackoff
-from kfast._logging import Logger
-from kfast._values import dataclass, replace
+from kfast._logs import get_logger
 from kfast.client.cluster import (
     NO_EPOCH,
     Cluster,
@@ -45,7 +45,7 @@ __all__ = [
     "TopicMetadata",
 ]
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 LeaderAndEpoch = tuple[int, int]
 """Node id and leader epoch, as a Fetch response names a new leader (KIP-951)."""

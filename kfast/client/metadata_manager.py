@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.client.metadata import Metadata, MetadataScope
 from kfast.client.request import ClientResponse, UnsentRequest
 from kfast.client.request_manager import NEVER_MS, PollResult
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.protocol.messages.metadata import MetadataResponse
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 FIRST_VERSION_BY_ID: Final = 12
 """Earlier versions carry topic ids in the request, but brokers ignore them."""

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from kfast._values import dataclass, field, replace
 from kfast.client.cluster import NO_EPOCH, NO_LEADER, PartitionMetadata, TopicMetadata
 from kfast.errors import ErrorCode, error_info
 from kfast.types import ZERO_UUID

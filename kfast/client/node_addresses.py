@@ -9,8 +9,7 @@ most likely to be gone.
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-from kfast._values import NamedTuple
+from typing import NamedTuple
 
 
 class Address(NamedTuple):

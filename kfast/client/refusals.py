@@ -18,10 +18,9 @@ starts over when a connection works, and all nodes are free again when the crede
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kfast._clock import Clock, ExponentialBackoff
-from kfast._values import NamedTuple
 
 if TYPE_CHECKING:
     from kfast.errors import AuthenticationError

@@ -28,12 +28,12 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
 from urllib.parse import quote, urljoin, urlsplit
 
-from kfast._values import dataclass
 from kfast.client.authentication_errors import printable
 from kfast.errors import (
     ConfigurationError,

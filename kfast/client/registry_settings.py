@@ -9,9 +9,9 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from kfast._values import dataclass
 from kfast.client.registry_api import RegistryUrl, read_url
 from kfast.errors import ConfigurationError
 from kfast.settings.secret import Secret

@@ -8,10 +8,9 @@ on the network thread, after the I/O of that poll is done.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
-
-from kfast._values import dataclass
 
 if TYPE_CHECKING:
     from kfast._native.buffers import OwnedBuffer

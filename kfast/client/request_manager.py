@@ -8,9 +8,8 @@ reads a clock (time is an argument) and needs no lock, because only the network 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
-
-from kfast._values import dataclass
 
 if TYPE_CHECKING:
     from kfast.client.request import UnsentRequest

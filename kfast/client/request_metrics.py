@@ -7,10 +7,9 @@ that no request manager has to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kfast._runtime.sampled_stat import SampledStat
-from kfast._values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

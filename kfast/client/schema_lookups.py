@@ -33,12 +33,13 @@ says.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kfast._logging import DEBUG, WARNING, Logger
-from kfast._values import dataclass, field
+from kfast._logs import get_logger
 from kfast.client.registry_api import (
     Alias,
     Failure,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from kfast._clock import Clock, ExponentialBackoff
     from kfast.client.registry_api import Where
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 MAX_DEPTH: Final = 32
 """Of references."""
@@ -272,7 +273,7 @@ class SchemaLookups:
 
     def _try_again(self, wanted: _Wanted, failure: Failure, now_ms: int) -> None:
         url, cause = self._urls[self._server], failure.error.cause or failure.error.message
-        level = WARNING if self._down is None else DEBUG
+        level = logging.WARNING if self._down is None else logging.DEBUG
         logger.log(level, "no answer from the schema registry %s: %s", url, cause)
         self._down = url, cause
         if failure.is_refused:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 QUIET_MS: Final = 60_000
 

@@ -8,10 +8,10 @@ a certificate is shown but what ``certificates`` has made printable.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from kfast._values import dataclass
 from kfast.client.certificates import CertificateFacts, names_text
 from kfast.client.cluster import Node
 from kfast.client.diagnosis import FailureKind, connection_failure

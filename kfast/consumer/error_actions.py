@@ -6,10 +6,10 @@ error table. Every request manager has a table of its own. Stateless; any thread
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, cast
 
-from kfast._values import dataclass
 from kfast.errors import error_info
 
 if TYPE_CHECKING:

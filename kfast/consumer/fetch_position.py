@@ -5,7 +5,7 @@ A value; any thread.
 
 from __future__ import annotations
 
-from kfast._values import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kfast._values import dataclass, field
 from kfast.consumer.retried_errors import RetriedErrors
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ A position under another leader or leader epoch than in the metadata (KIP-320):
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kfast._values import replace
 from kfast.client.cluster import Cluster
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.read_offsets import ReadOffsets

@@ -11,9 +11,8 @@ position is dropped as soon as the partition has another version.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
-
-from kfast._values import dataclass
 
 if TYPE_CHECKING:
     from kfast.errors import KafkaError

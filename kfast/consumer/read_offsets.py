@@ -15,9 +15,7 @@ that of the `SubscriptionState` that owns it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-from kfast._values import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,9 @@ order is that in which the network thread polls them:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from kfast._values import dataclass
 from kfast.client.metadata_manager import MetadataManager
 from kfast.consumer.fetch.fetcher import Fetcher
 from kfast.consumer.positions.offsets_request_manager import OffsetsRequestManager

@@ -28,18 +28,18 @@ The network thread writes; any thread may read, as `failing` is an immutable val
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from kfast._logging import Logger
-from kfast._values import dataclass, replace
+from kfast._logs import get_logger
 from kfast.errors import ErrorCode, KafkaTimeoutError
 
 if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.errors import KafkaError
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 NOTICE_MS: Final = 3_000
 """How long a coordinator that moves, or a new offsets topic, may take without a warning."""

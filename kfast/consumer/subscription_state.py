@@ -22,7 +22,7 @@ import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.consumer.partition_states import PartitionStates
 from kfast.consumer.subscription import Subscription, SubscriptionType
 from kfast.consumer.topic_partition_state import FetchState
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kfast.settings.offset_reset import OffsetResetStrategy
     from kfast.types import SubscriptionPattern, TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 class Delivery(Enum):

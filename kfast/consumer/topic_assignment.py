@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.client.cluster import Cluster
 from kfast.client.request_manager import IDLE, PollResult
 from kfast.consumer.retried_errors import Stage
@@ -31,7 +31,7 @@ from kfast.errors import ErrorCode, error_info, exception_for
 if TYPE_CHECKING:
     from kfast.consumer.manager_context import ManagerContext
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _FOLLOWS_TOPICS = (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN)
 _MESSAGES: Final[dict[int, str]] = {

@@ -12,10 +12,10 @@ that the error can name the nearest one without a wait. Network thread only; san
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kfast._clock import ExponentialBackoff
-from kfast._values import dataclass, field
 from kfast.client.metadata_merge import merge_topics
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult

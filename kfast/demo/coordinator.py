@@ -14,9 +14,9 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from dataclasses import dataclass, field
 from typing import Final
 
-from kfast._values import dataclass, field
 from kfast.errors import ErrorCode
 from kfast.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from kfast.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

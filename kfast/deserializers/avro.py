@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Never
 
 import numpy as np
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast._native import avro_decode
 from kfast.deserializers.framed import (
     APICURIO,
@@ -44,7 +44,7 @@ from kfast.schemas.types import SchemaField
 if TYPE_CHECKING:
     from kfast.registered_schema import RegisteredSchema, SchemaSource
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _NO_SCHEMA: Final = AvroTarget(AvroSchema(parse_avro("bytes").root), NO_SCHEMA)
 _UNFRAMED: Final = -1

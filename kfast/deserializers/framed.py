@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast._native import wire_ids
 from kfast._spelling import did_you_mean
 from kfast.deserializers.typed import TypedDeserializer
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kfast._native.wire_ids import WireIds
     from kfast.registered_schema import RegisteredSchema, SchemaAnswers, SchemaSource
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 MOST_DEPTH: Final = 256
 MOST_KNOWN: Final = 10_000

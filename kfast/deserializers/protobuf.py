@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Never
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast._native import protobuf_decode
 from kfast._spelling import did_you_mean
 from kfast.deserializers.framed import (
@@ -41,7 +41,7 @@ from kfast.schemas.types import SchemaField
 if TYPE_CHECKING:
     from kfast.registered_schema import RegisteredSchema, SchemaSource
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _NO_LAYOUT: Final = layout(NO_SCHEMA)
 _CHOICES: Final = {"enums": ("name", "number"), "absent": ("default", "null")}

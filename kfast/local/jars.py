@@ -26,14 +26,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import ConfigurationError, LocalKafkaError
 
 DEFAULT_VERSION: Final = "4.3.1"
 _COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 _MANIFEST: Final = "jars.json"
 _MAVEN_TIMEOUT_SECONDS: Final = 900
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 Progress = Callable[[str], None]
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import ConfigurationError, IllegalStateError, LocalKafkaError
 from kfast.local import topics as local_topics
 from kfast.local.acl import Acl
@@ -34,7 +34,7 @@ from kfast.local.security import PLAINTEXT, LocalSecurity
 
 __all__ = ["LocalKafka", "resolve_jars"]
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 _CHECK_SECONDS: Final = 0.05
 _PORT_TRIES: Final = 3
 _STARTUP_TIMEOUT_MS: Final = 120_000

@@ -27,14 +27,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import ConfigurationError, IllegalStateError, LocalKafkaError
 from kfast.local.jars import JarSet, Progress, resolve_jar_set
 from kfast.local.java import find_java
 from kfast.local.node import HOST, free_ports
 from kfast.local.running import Reaper
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 DEFAULT_VERSION: Final = "3.3.3"
 MINIMUM_JAVA: Final = 21

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import (
     ConfigurationError,
     IllegalStateError,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kfast.local.requests import Address
     from kfast.local.token_endpoint import TokenEndpoint
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")

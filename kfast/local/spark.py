@@ -23,13 +23,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.local.java import Java, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _MODULE: Final = "jdk.incubator.vector"

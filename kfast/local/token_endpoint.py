@@ -18,10 +18,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.local.tokens import TokenIssuer
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 PATH: Final = "/token"
 _LIFETIME_S: Final = 3600
 _LONGEST_BODY: Final = 1 << 20

@@ -7,13 +7,14 @@ collected in ``completed``; every failed attempt and lost connection is reported
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import Clock, SystemClock
-from kfast._logging import DEBUG, INFO, Logger
+from kfast._logs import get_logger
 from kfast._signals import is_of_signal_handler
-from kfast._values import dataclass
 from kfast._version import installed_version
 from kfast.client import diagnosis
 from kfast.client.broker_connection import BrokerConnection, ConnectionSettings
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from kfast.client.sasl.login import SaslLogins
     from kfast.config import ConsumerConfig
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 LOOK_UP_CHECK_MS: Final = 50
 """How often a pending look-up is checked without a wakeup."""
@@ -302,7 +303,7 @@ class ChannelPool:
             known.handshake_max_version = channel.connection.handshake.max_version_after_success()
         name = diagnosis.describe(channel.connection.node)
         logger.log(
-            INFO if failed else DEBUG,
+            logging.INFO if failed else logging.DEBUG,
             "connected to %s for %s%s",
             name,
             key.channel.name,
@@ -525,7 +526,7 @@ class ChannelPool:
     ) -> None:
         text = f"{error.message} ({error.cause})" if error.cause else error.message
         if was_ready:
-            level = INFO if in_flight else DEBUG
+            level = logging.INFO if in_flight else logging.DEBUG
             logger.log(level, "%s; %d requests were in flight", text, in_flight)
             return
         is_refusal = isinstance(error, AuthenticationError)

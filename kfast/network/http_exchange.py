@@ -15,10 +15,10 @@ import io
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kfast._values import dataclass, field
 from kfast._version import installed_version
 from kfast.errors import ConfigurationError
 from kfast.settings.secret import Secret

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import Clock, ExponentialBackoff
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.client import diagnosis
 from kfast.client.bootstrap_diagnosis import BootstrapDiagnosis
 from kfast.client.cluster import Node
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from kfast.client.request_metrics import RequestMetrics
     from kfast.config import ConsumerConfig
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 CHANNELS: Final = tuple(Channel)
 

@@ -15,9 +15,9 @@ import os
 import selectors
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
-from kfast._values import dataclass
 from kfast.client.cluster import Node
 from kfast.client.node_addresses import Address
 

@@ -20,9 +20,9 @@ Owns values and their encoding. Stateless; any thread.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from kfast._values import dataclass, field
 from kfast.errors import ProtocolError
 from kfast.protocol.decoders import message_decoder
 from kfast.protocol.encoders import message_encoder

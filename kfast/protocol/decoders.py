@@ -17,9 +17,8 @@ import struct
 from collections.abc import Callable
 from functools import cache
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kfast._values import NamedTuple
 from kfast.errors import ProtocolError
 from kfast.protocol.primitives import (
     LengthReader,

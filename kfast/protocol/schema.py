@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from kfast._values import NamedTuple, dataclass, declared_fields
 from kfast.types import ZERO_UUID
 
 _METADATA_KEY: Final = "wire"
@@ -178,8 +178,9 @@ def wire_fields(cls: type) -> dict[str, WireField]:
     """
     declared: dict[str, WireField] = {}
     has_tagged = False
-    for name, field in declared_fields(cls).items():
-        spec = getattr(field, "metadata", {}).get(_METADATA_KEY)
+    for field in dataclasses.fields(cls):
+        name = field.name
+        spec = field.metadata.get(_METADATA_KEY)
         if spec is None:
             raise TypeError(f"{cls.__name__}.{name} is not declared with wire()")
         if spec.tag is None and has_tagged:

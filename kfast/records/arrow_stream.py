@@ -29,6 +29,7 @@ Thread: that of the stream's consumer; batches are made one at a time on demand.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
@@ -36,7 +37,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 import numpy as np
 
 from kfast._native import arrow_export
-from kfast._values import dataclass, field
 from kfast.errors import ConfigurationError, DeserializationError, KafkaError
 from kfast.records.arrow.arrays import (
     coded_column,

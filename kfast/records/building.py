@@ -9,11 +9,11 @@ Thread: the caller's, which also runs a user's callable.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kfast._values import dataclass
 from kfast.deserializers import as_deserializer
 from kfast.records.chunk_rows import ChunkRows, RecordIndexLike
 from kfast.records.columns.bytes import BytesColumn

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kfast._optional import optional_package
-from kfast._values import replace
 from kfast.errors import KafkaError
 from kfast.records.arrow.nodes import CapsuleStream
 from kfast.records.arrow_stream import Flatten, Form, Part, record_stream

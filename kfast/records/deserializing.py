@@ -18,12 +18,12 @@ Thread: the caller's, which also runs a user's callable.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from kfast._values import dataclass
 from kfast.deserializers import as_deserializer, describe, is_native, needs_headers
 from kfast.errors import ConfigurationError, DeserializationError, IllegalStateError
 from kfast.records.chunk_rows import ChunkRows, RecordIndexLike

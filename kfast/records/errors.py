@@ -10,6 +10,7 @@ Thread: any; immutable.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum, unique
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 
@@ -17,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kfast._optional import optional_package
-from kfast._values import dataclass
 from kfast.records.arrow.arrays import array_column, bytes_column, text_column
 from kfast.records.arrow.nodes import ArrowColumn, Capsule, struct_column
 from kfast.records.columns.bytes import BytesColumn

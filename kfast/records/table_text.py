@@ -12,8 +12,6 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from kfast._lazy_pattern import lazy_pattern
-
 CELL_WIDTH: Final = 32
 """Most columns that one cell takes."""
 ELLIPSIS: Final = "…"
@@ -25,7 +23,7 @@ _LEAST_WIDTH: Final = 6
 _TIMES: Final = frozenset({"timestamp", "newest"})
 """Headings of columns that are cut when no other can be: a part of a time is of no use."""
 
-UNSAFE: Final = lazy_pattern(
+UNSAFE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 """What a terminal acts on, what reorders text, and surrogates, which no encoding takes."""

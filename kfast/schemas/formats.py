@@ -8,10 +8,10 @@ help.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from kfast._spelling import did_you_mean
-from kfast._values import dataclass
 from kfast.errors import ConfigurationError
 
 BYTES: Final = "bytes"

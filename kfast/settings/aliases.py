@@ -10,9 +10,8 @@ are in keyword form (``_`` for ``.``).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
-
-from kfast._values import dataclass, field
 
 
 @dataclass(slots=True, frozen=True)

@@ -11,11 +11,10 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kfast._lazy_pattern import lazy_pattern
-from kfast._values import dataclass, field
 from kfast.errors import ConfigNotFoundError, ConfigurationError
 from kfast.settings.names import may_be_secret, setting_of
 from kfast.settings.secret import Secret
@@ -25,10 +24,10 @@ MAX_BYTES: Final = 1 << 20
 
 _PART: Final = r"(?:[\w-]+|\"[^\"]*\"|'[^']*')"
 _PATH: Final = rf"{_PART}(?:\s*\.\s*{_PART})*"
-_TOML_HEADER: Final = lazy_pattern(rf"\s*\[\s*({_PATH})\s*\]\s*(?:#.*)?", re.ASCII)
-_TOML_KEY: Final = lazy_pattern(rf"\s*({_PATH})\s*=", re.ASCII)
-_JSON_KEY: Final = lazy_pattern(r'"([^"\\]+)"\s*:')
-_WHERE: Final = lazy_pattern(r" \((?:at line (\d+), column \d+|at end of document)\)$")
+_TOML_HEADER: Final = re.compile(rf"\s*\[\s*({_PATH})\s*\]\s*(?:#.*)?", re.ASCII)
+_TOML_KEY: Final = re.compile(rf"\s*({_PATH})\s*=", re.ASCII)
+_JSON_KEY: Final = re.compile(r'"([^"\\]+)"\s*:')
+_WHERE: Final = re.compile(r" \((?:at line (\d+), column \d+|at end of document)\)$")
 
 
 @dataclass(frozen=True, slots=True)

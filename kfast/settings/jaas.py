@@ -11,36 +11,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from kfast._lazy_pattern import lazy_pattern
-from kfast._logging import Logger
-from kfast._values import dataclass
+from kfast._logs import get_logger
 from kfast.errors import ConfigurationError
 from kfast.settings.secret import Secret
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _KAFKA: Final = r"(?:[\w.]+\.)?org\.apache\.kafka\.common\.security\.(?:plain|scram|oauthbearer)\."
 _MODULES: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
-    (lazy_pattern(_KAFKA + r"PlainLoginModule", re.ASCII), "PLAIN"),
-    (lazy_pattern(_KAFKA + r"ScramLoginModule", re.ASCII), "SCRAM"),
-    (lazy_pattern(_KAFKA + r"OAuthBearerLoginModule", re.ASCII), "OAUTHBEARER"),
-    (lazy_pattern(r"com\.sun\.security\.auth\.module\.Krb5LoginModule"), "GSSAPI"),
-    (lazy_pattern(r"software\.amazon\.msk\.auth\.iam\.IAMLoginModule"), "AWS_MSK_IAM"),
+    (re.compile(_KAFKA + r"PlainLoginModule", re.ASCII), "PLAIN"),
+    (re.compile(_KAFKA + r"ScramLoginModule", re.ASCII), "SCRAM"),
+    (re.compile(_KAFKA + r"OAuthBearerLoginModule", re.ASCII), "OAUTHBEARER"),
+    (re.compile(r"com\.sun\.security\.auth\.module\.Krb5LoginModule"), "GSSAPI"),
+    (re.compile(r"software\.amazon\.msk\.auth\.iam\.IAMLoginModule"), "AWS_MSK_IAM"),
 )
 _SHADED: Final = ("kafkashaded.", "io.confluent.", "io.strimzi.")
 """What Confluent's and Strimzi's copies of Kafka's classes begin with."""
 
 _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
-_NAME: Final = lazy_pattern(r"[A-Za-z_][\w.\-]*", re.ASCII)
-_MODULE: Final = lazy_pattern(r"[A-Za-z_$][\w.$]*", re.ASCII)
-_BARE: Final = lazy_pattern(r'[^\s;="]+')
+_NAME: Final = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)
+_MODULE: Final = re.compile(r"[A-Za-z_$][\w.$]*", re.ASCII)
+_BARE: Final = re.compile(r'[^\s;="]+')
 _QUOTED: Final = (
-    lazy_pattern(r'"((?:[^"\\]|\\["\\])*)"'),
-    lazy_pattern(r"'((?:[^'\\]|\\['\\])*)'"),
+    re.compile(r'"((?:[^"\\]|\\["\\])*)"'),
+    re.compile(r"'((?:[^'\\]|\\['\\])*)'"),
 )
-_BLANKS: Final = lazy_pattern(r"\s*")
+_BLANKS: Final = re.compile(r"\s*")
 _MODULE_SHOWN: Final = 120
 
 EXTENSION: Final = "extension_"

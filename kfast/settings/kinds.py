@@ -17,7 +17,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, Self, TypeVar, overload
 
-from kfast._lazy_pattern import lazy_pattern
 from kfast._spelling import did_you_mean
 from kfast.settings.secret import Secret
 
@@ -30,7 +29,7 @@ MINUS_INT64: Final = -(2**63)
 LONGEST_LINE: Final = 32_767
 """Bytes of a text that every version of the protocol can carry."""
 
-_LEGAL_NAME: Final = lazy_pattern(r"[a-zA-Z0-9._-]{1,249}")
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Names of topics and static members that brokers accept."""
 
 TEXTS: Final = "str | Sequence[str]"

@@ -13,11 +13,10 @@ A value; any thread; the wall clock comes in as an argument.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from kfast._lazy_pattern import lazy_pattern
-from kfast._values import dataclass
 from kfast.errors import IllegalStateError
 from kfast.settings.kinds import INT64_MAX, Setting, choose, parse_text
 
@@ -28,7 +27,7 @@ EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1
 
 _BY_DURATION: Final = "by_duration:"
-_DURATION: Final = lazy_pattern(
+_DURATION: Final = re.compile(
     r"P(?:([+-]?\d+)D)?(?:T(?=[+\-\d])(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:\.\d{0,9})?)S)?)?",
     re.IGNORECASE | re.ASCII,
 )

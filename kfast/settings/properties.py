@@ -12,12 +12,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from kfast._lazy_pattern import lazy_pattern
-
-_LINE_ENDS: Final = lazy_pattern(r"\r\n|\r|\n")
+_LINE_ENDS: Final = re.compile(r"\r\n|\r|\n")
 _BLANKS: Final = " \t\f"
-_KEY: Final = lazy_pattern(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*(?:[=:][ \t\f]*)?(.*)", re.DOTALL)
-_ESCAPE: Final = lazy_pattern(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_KEY: Final = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*(?:[=:][ \t\f]*)?(.*)", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 

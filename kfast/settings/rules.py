@@ -11,12 +11,12 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import ConfigurationError
 from kfast.settings.kinds import INT32_MAX
 from kfast.settings.security_rules import apply_tls_rules, refuse_unverified
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _MIB: Final = 1 << 20
 _MAX_DEFAULT_DECODE_THREADS: Final = 4

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import ConfigurationError
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _PATH_OR_TEXT: Final = (
     ("ssl_truststore_location", "ssl_truststore_certificates"),

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from kfast._values import dataclass, field, replace
 from kfast.errors import ConfigNotFoundError, ConfigurationError, did_you_mean
 from kfast.settings.aliases import ALIASES, REGISTRY_PREFIXES, is_foreign
 from kfast.settings.files import Entry, SettingsFile, read_settings_file, read_text, shown_path

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast._optional import check_package, optional_package
 from kfast.client.authentication_errors import printable
 from kfast.errors import (
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kfast.table.time_limits import BadTimes
     from kfast.table.value_decoder import DecodedValues
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 """Before the name of a topic, where the URL of a folder could be."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import TableError
 from kfast.table.delta_commits import ENTRY, DeltaCommit, DeltaCommits, commit_path
 from kfast.table.delta_storage import delta_errors, import_deltalake
@@ -23,7 +23,7 @@ from kfast.table.entries import KFAST_INGEST, Entry, TableShape, Writer, decode_
 from kfast.table.store import TableStore
 from kfast.types import TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 GONE: Final = -1
 """In place of the offset of a partition that the table does not have any more."""

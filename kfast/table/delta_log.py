@@ -30,7 +30,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.schemas.ddl import field_of_ddl
 from kfast.table.batches import PartitionGone
@@ -63,7 +63,7 @@ from kfast.table.table_log import FOLDER, OpenFolder, OpenTable, is_hidden
 from kfast.table.value_types import json_of
 from kfast.types import TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _TRIES: Final = 20
 """Commits of others that may come first, one after the other, while a batch is published."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import (
     ConfigurationError,
     KafkaError,
@@ -27,7 +27,7 @@ from kfast.table.fsspec_store import FsspecStore
 from kfast.table.location import is_local, scheme_of
 from kfast.table.store import TableStore
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _SCHEMES: Final = {"gcs": "gs"}
 """Schemes of fsspec that deltalake spells in another way."""

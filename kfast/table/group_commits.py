@@ -7,16 +7,17 @@ logged and the query continues. One thread at a time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final
 
-from kfast._logging import DEBUG, WARNING, Logger
+from kfast._logs import get_logger
 from kfast.errors import KafkaError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.table.topic_ids import id_bytes
 from kfast.types import OffsetOfTopic, TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 _TIMEOUT_MS: Final = 5_000
 
 
@@ -53,7 +54,7 @@ class GroupCommits:
             )
             self._has_failed = False
         except KafkaError as error:
-            level = DEBUG if self._has_failed else WARNING
+            level = logging.DEBUG if self._has_failed else logging.WARNING
             self._has_failed = True
             logger.log(level, 'cannot commit to group "%s": %s', self._group_id, error)
 

@@ -26,7 +26,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from kfast._clock import ExponentialBackoff, SystemClock
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast._optional import optional_package
 from kfast.errors import ConfigurationError, KafkaError, TableError
 from kfast.table.entries import Entry, TableShape, Writer, first_entry
@@ -49,7 +49,7 @@ from kfast.table.staged_files import StagedFiles
 from kfast.table.store import TableStore
 from kfast.table.table_log import FOLDER, OpenFolder, OpenTable
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _TRIES: Final = 8
 _BACKOFF: Final = ExponentialBackoff(50, 5_000)

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.table.ingest_totals import skipped_in
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kfast.table.entries import Entry
     from kfast.table.ingest_watcher import IngestStart, ReadLag
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 EVERY_MS: Final = 60_000
 """Least time between two warnings of a kind."""

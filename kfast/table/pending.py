@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import KafkaError
 from kfast.table.batches import DataFile
 from kfast.table.entries import Entry, decode_entry, encode_entry
@@ -34,7 +34,7 @@ from kfast.table.staged_files import StagedFiles
 from kfast.table.store import TableStore
 from kfast.table.table_log import STAGING
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _PREFIX: Final = "pending-"
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import IllegalStateError, KafkaError
 from kfast.table.batches import (
     BatchPart,
@@ -46,7 +46,7 @@ from kfast.table.staged_files import StagedFiles
 from kfast.table.table_log import OpenFolder, TableLog
 from kfast.types import TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 ALL: Final = -(1 << 62)
 """An age in ms that every file has, whatever the clocks say."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.table.projection import RESCUED
 
 if TYPE_CHECKING:
     from kfast.table.entries import Entry
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 class UnknownWarning:

@@ -6,10 +6,10 @@ Addresses, TLS, log-in, recognition of foreign servers and all errors are those 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from kfast._clock import ExponentialBackoff
-from kfast._values import dataclass
 from kfast.client.connection_states import ClusterConnectionStates, ConnectionKey, ConnectionState
 from kfast.client.diagnosis import FailureKind, failure_kind
 from kfast.client.request import Channel

@@ -13,7 +13,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Final, TypeVar, overload
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast._runtime.one_time_call import CallDepth
 from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.client.metadata import Metadata
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 ANSWER_SLACK_MS: Final = 500
 """How much longer than a look-up its caller waits, so that the look-up's own error is raised."""

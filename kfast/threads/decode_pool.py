@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.threads.worker_thread import WorkerThread
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kfast.consumer.fetch.buffer import FetchBuffer
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 class DecodePool:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import AuthenticationError, KafkaError
 from kfast.threads.own_thread import OwnThread
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kfast.client.sasl.token_cache import TokenCache
     from kfast.settings.secret import Secret
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _LONGEST_WAIT_S: Final = 3600.0
 

@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from kfast._values import NamedTuple
 from kfast.network.resolver import is_ip_address
 from kfast.threads.own_thread import OwnThread
 

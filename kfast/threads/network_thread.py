@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import IllegalStateError, KafkaError, WakeupError
 from kfast.threads.application_event import ApplicationEvent
 from kfast.threads.worker_thread import WorkerThread
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _LONGEST_TURN_MS = 60_000
 """Upper bound of one sleep; deadlines are far shorter, this only limits a manager's bug."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, Generic, TypeVar
 
-from kfast._logging import enter_own_thread
+from kfast._logs import enter_own_thread
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from kfast._logging import enter_own_thread
+from kfast._logs import enter_own_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.client.registry_api import Failure
 from kfast.errors import IllegalStateError, KafkaError, SchemaRegistryError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kfast.client.schema_lookups import Lookup, SchemaFetch, SchemaLookups
     from kfast.registered_schema import SchemaKey
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 NAME: Final = "kfast-schemas"
 IDLE_MS: Final = 60_000

@@ -12,7 +12,7 @@ import contextlib
 from typing import TYPE_CHECKING, Protocol
 
 from kfast._clock import ExponentialBackoff
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.client import authentication_errors as errors
 from kfast.client.sasl.oidc import (
     MAX_ANSWER_BYTES,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.network.http_exchange import HttpsContext
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 class Pause(Protocol):

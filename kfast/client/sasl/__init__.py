@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kfast._clock import Clock, ExponentialBackoff
-from kfast._values import replace
 from kfast.client.sasl.gssapi_token import GssapiMechanism, security_context
 from kfast.client.sasl.login import LoginFacts, SaslLogins, StepRunner
 from kfast.client.sasl.mechanism import MechanismFactory, Work

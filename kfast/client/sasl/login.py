@@ -16,9 +16,9 @@ without an error is not enough.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kfast._values import dataclass, field
 from kfast.client import authentication_errors as errors
 from kfast.client import diagnosis
 from kfast.client.api_versions import NodeApiVersions

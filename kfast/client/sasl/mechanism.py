@@ -11,9 +11,8 @@ worker runs; until it is done nothing else touches the object.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
-
-from kfast._values import dataclass
 
 if TYPE_CHECKING:
     from kfast.client.cluster import Node

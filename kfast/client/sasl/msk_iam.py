@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kfast._optional import optional_package
-from kfast._values import dataclass
 from kfast.client import authentication_errors as errors
 from kfast.errors import ConfigurationError
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-from kfast._values import dataclass
 from kfast.client import authentication_errors as errors
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.settings.secret import Secret

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._logging import Logger
-from kfast._values import dataclass, field
+from kfast._logs import get_logger
 from kfast.client.sasl import msk_iam
 from kfast.client.sasl.gssapi_token import gssapi_package
 from kfast.client.sasl.msk_iam import MskIamProvider
@@ -26,7 +26,7 @@ from kfast.settings.secret import Secret
 if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _ENDPOINT: Final = "sasl_oauthbearer_token_endpoint_url"
 _CLIENT_ID: Final = "sasl_oauthbearer_client_credentials_client_id"

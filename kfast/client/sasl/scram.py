@@ -25,9 +25,9 @@ import binascii
 import hashlib
 import hmac
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast._values import dataclass
 from kfast.client import authentication_errors as errors
 from kfast.client.sasl.mechanism import Work
 from kfast.client.sasl.plain import ask_password

@@ -15,11 +15,11 @@ asks, and raises. A token without an expiry is asked for by each log-in.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import ExponentialBackoff
-from kfast._logging import Logger
-from kfast._values import dataclass
+from kfast._logs import get_logger
 from kfast.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.types import OAuthToken
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _MS: Final = 1000
 

@@ -17,9 +17,9 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from kfast._values import replace
 from kfast.client import authentication_errors as errors
 from kfast.client.sasl.oauthbearer import problem_of
 from kfast.errors import AuthenticationError, KafkaError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from kfast._values import dataclass
 from kfast.types import TopicPartition
 
 CLASSIC: Final = "classic"

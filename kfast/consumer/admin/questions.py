@@ -11,9 +11,9 @@ asked for is not used.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from kfast._values import dataclass
 from kfast.consumer.admin.descriptions import (
     CLASSIC,
     CONSUMER,

@@ -21,10 +21,10 @@ it is sent again.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from kfast._logging import Logger
-from kfast._values import dataclass, field
+from kfast._logs import get_logger
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.commits.errors import (
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from kfast.protocol.messages.offset_commit import OffsetCommitResponse
     from kfast.types import OffsetAndMetadata, TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 MAX_IN_FLIGHT: Final = 2
 """Commits in flight. A broker serves one request of a connection at a time; the second one only

@@ -16,9 +16,9 @@ Sans-IO, network thread.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kfast._values import dataclass
 from kfast.consumer.commits.errors import not_a_member, rebalance_in_progress
 from kfast.consumer.group.membership import MemberIdentity
 from kfast.consumer.subscription import SubscriptionType

@@ -7,10 +7,11 @@ Sans-IO, network thread.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from kfast._clock import ExponentialBackoff
-from kfast._logging import DEBUG, WARNING, Logger
+from kfast._logs import get_logger
 from kfast.client.request import Channel
 from kfast.consumer.commits.offset_commit import LAST_VERSION_BY_NAME
 from kfast.consumer.error_actions import ErrorAction
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from kfast.types import OffsetAndMetadata, TopicPartition
 
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 class Addressing(NamedTuple):
@@ -117,7 +118,7 @@ class OffsetExchange:
             is_known = self._outdated.get(tp.topic) == topic_id
             self._outdated[tp.topic] = topic_id
             logger.log(
-                DEBUG if is_known else WARNING,
+                logging.DEBUG if is_known else logging.WARNING,
                 'offset %d of %s is not committed for group "%s": it was read under the topic id '
                 "%s, %s",
                 at.offset,

@@ -12,10 +12,10 @@ the JoinGroup. They then use the data connection of the same broker.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from kfast._logging import Logger
-from kfast._values import dataclass, field
+from kfast._logs import get_logger
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.commits.errors import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kfast.protocol.messages.offset_fetch import OffsetFetchResponse
     from kfast.types import OffsetAndMetadata, TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 CommittedOffsets = dict["TopicPartition", "OffsetAndMetadata | None"]
 

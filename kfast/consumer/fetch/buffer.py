@@ -33,7 +33,7 @@ from collections import deque
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast._native.buffers import PoolShare, most_capacity
 from kfast._runtime.memory_account import MemoryAccount
 from kfast._runtime.wakeup_event import WakeupEvent
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kfast.errors import KafkaError
     from kfast.types import TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 YIELD_FRAME_BYTES: Final = 65_536
 """Largest response after which the network thread yields to a waiting application thread."""

@@ -15,10 +15,11 @@ the user seeks, and the error is raised after the records before it were handed 
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kfast._logging import DEBUG, WARNING, Logger
+from kfast._logs import get_logger
 from kfast._native.fetch_response import scan_batches
 from kfast._native.record_batch import SliceDecoder
 from kfast.client.request import UnsentRequest
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from kfast.consumer.topic_partition_state import TopicPartitionState
     from kfast.types import TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 OVERDUE_GRACE_MS: Final = 1_000
 """How much longer than ``fetch_max_wait_ms`` a response may take before partitions move."""
@@ -305,7 +306,7 @@ class Fetcher:
             or state.fetch_state is not FetchState.FETCHING
             or state.is_stalled
         ):
-            self._messages.append((DEBUG, "Dropping a stale response for %s", (tp,)))
+            self._messages.append((logging.DEBUG, "Dropping a stale response for %s", (tp,)))
             if state is not None and (state.topic_id or ZERO_UUID) == sent.topic_id:
                 note_log_offsets(state, fetched)  # the broker does not send them again (KIP-227)
             return
@@ -397,7 +398,7 @@ class Fetcher:
         tp = state.topic_partition
         message = "Node %d answered offset %d of %s with records that end at %d"
         args = (in_flight.node.node_id, state.fetch_offset, tp, next_offset - 1)
-        self._messages.append((WARNING, message, args))
+        self._messages.append((logging.WARNING, message, args))
         in_flight.served[tp] = 0
         self._planner.back_off(tp, state.version, in_flight.received_ms)
 
@@ -406,7 +407,9 @@ class Fetcher:
     ) -> None:
         tp, code, node_id = state.topic_partition, fetched.error_code, in_flight.node.node_id
         in_flight.served[tp] = 0
-        self._messages.append((DEBUG, "Node %d answered %s with error %d", (node_id, tp, code)))
+        self._messages.append(
+            (logging.DEBUG, "Node %d answered %s with error %d", (node_id, tp, code))
+        )
         action = FETCH_ACTIONS.of(code)
         if action is ErrorAction.NEW_LEADER and fetched.current_leader is not None:
             in_flight.leaders[tp] = fetched.current_leader
@@ -427,7 +430,7 @@ class Fetcher:
             self._metadata.request_update()
         if code == ErrorCode.UNKNOWN_SERVER_ERROR:
             args = (node_id, tp, state.fetch_offset)
-            self._messages.append((WARNING, "Node %d failed to read %s at %d", args))
+            self._messages.append((logging.WARNING, "Node %d failed to read %s at %d", args))
         if action is ErrorAction.REPORT:
             self._raise(state, code, node_id)
         self._planner.back_off(tp, state.version, in_flight.received_ms)

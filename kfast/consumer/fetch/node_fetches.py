@@ -10,9 +10,9 @@ because the byte budget has no room for them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kfast._values import dataclass, field
 from kfast.consumer.fetch.session import FetchSessionHandler
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ only would block it for ``fetch_max_wait_ms``.
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import ExponentialBackoff
-from kfast._logging import Logger
-from kfast._values import dataclass
+from kfast._logs import get_logger
 from kfast.client.cluster import Cluster
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.fetch.node_fetches import NodeFetches
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kfast.consumer.manager_context import ManagerContext
     from kfast.consumer.topic_partition_state import TopicPartitionState
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 PREFETCH_DEPTH: Final = 4
 """Full responses a partition may have buffered before its broker gets no request."""

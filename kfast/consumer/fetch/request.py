@@ -11,10 +11,10 @@ frames: a broker may fill every response to the limit, and one response must not
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from kfast._runtime.memory_account import frame_share
-from kfast._values import dataclass
 from kfast.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 if TYPE_CHECKING:

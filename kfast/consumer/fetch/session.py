@@ -28,17 +28,17 @@ since the last request, so a thousand idle partitions cost nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from kfast._logging import Logger
-from kfast._values import NamedTuple, dataclass
+from kfast._logs import get_logger
 from kfast.errors import ErrorCode
 from kfast.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
     from kfast._native.fetch_response import FetchedPartition, FetchResponseView
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 NO_SESSION: Final = 0
 FULL_EPOCH: Final = 0

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from kfast._clock import ExponentialBackoff
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.client.cluster import Node
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.messages.find_coordinator import FindCoordinatorResponse
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 FIRST_BATCHED_VERSION: Final = 4
 """First FindCoordinator with lists of keys and coordinators (KIP-699)."""

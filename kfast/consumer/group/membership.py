@@ -15,10 +15,9 @@ Afterwards the network thread calls `GroupMembership.step_done`. At most one ste
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol
-
-from kfast._values import dataclass
 
 if TYPE_CHECKING:
     from kfast.client.request_manager import PollResult

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 
 if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.consumer.group.membership import StepPort
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 CHECK_POLL_MS: Final = 100
 """Poll interval of a membership that waits for the application to call poll() again."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfast._clock import ExponentialBackoff
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.commits.errors import names
 from kfast.consumer.fetch_position import FetchPosition
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kfast.errors import KafkaError
     from kfast.types import OffsetAndMetadata, TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 ERROR_KEY = "committed positions"
 

@@ -15,10 +15,9 @@ partition that the response leaves out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from kfast._logging import Logger
-from kfast._values import NamedTuple
+from kfast._logs import get_logger
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.error_actions import ErrorAction, ErrorActions
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.messages.list_offsets import ListOffsetsResponse
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 Offsets = dict[TopicPartition, OffsetAndTimestamp | None]
 

@@ -14,10 +14,10 @@ answers differ, is reset again after a back-off that grows, with one warning.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from kfast._logging import Logger
-from kfast._values import dataclass
+from kfast._logs import get_logger
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.error_actions import ErrorAction
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kfast.protocol.messages.list_offsets import ListOffsetsResponse
     from kfast.types import TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

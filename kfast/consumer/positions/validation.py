@@ -18,10 +18,9 @@ such brokers positions are taken to be valid.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from kfast._logging import Logger
-from kfast._values import NamedTuple
+from kfast._logs import get_logger
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.fetch_position import FetchPosition
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochResponse,
     )
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 MIN_VERSION: Final = 3
 

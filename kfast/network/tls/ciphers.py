@@ -11,13 +11,13 @@ import ssl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _IANA: Final = re.compile(r"(?:TLS|SSL)_(?P<key>[A-Z0-9_]+)_WITH_(?P<cipher>[A-Z0-9_]+)")
 _TLS_1_3: Final = re.compile(r"TLS_(?:AES|CHACHA20)_(?!.*WITH)[A-Z0-9_]+")

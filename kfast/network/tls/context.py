@@ -8,12 +8,13 @@ switched the latter off or brings a context of their own, which is used as it is
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import ssl
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from kfast._logging import DEBUG, WARNING, Logger
+from kfast._logs import get_logger
 from kfast.client.tls_errors import TlsSide
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.network.tls import stores
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from kfast._clock import Clock
     from kfast.config import ConsumerConfig
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 CHECK_MS: Final = 1_000
 """Files are looked at for changes at most this often."""
@@ -101,7 +102,7 @@ class TlsContext:
         try:
             self._context, self.side = self._build()
         except KafkaError as error:
-            level = DEBUG if error.message == self._failure else WARNING
+            level = logging.DEBUG if error.message == self._failure else logging.WARNING
             self._failure = error.message
             logger.log(level, "changed TLS files are not used: %s", error.message)
             return

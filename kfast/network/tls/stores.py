@@ -18,11 +18,11 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._optional import optional_package
-from kfast._values import dataclass
 from kfast.client.certificates import CertificateFacts, read_certificate
 from kfast.errors import ConfigurationError, MissingDependencyError
 from kfast.settings.secret import Secret

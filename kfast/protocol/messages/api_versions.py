@@ -6,9 +6,9 @@ response header is version 0 in all versions: see ``headers``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from kfast._values import dataclass
 from kfast.protocol.api_keys import API_SPECS, ApiKey
 from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.schema import BOOL, I16, I32, I64, STR, ArrayOf, wire

@@ -5,9 +5,9 @@ A group that does not exist, and one of another type, is error GROUP_ID_NOT_FOUN
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from kfast._values import dataclass
 from kfast.protocol.api_keys import API_SPECS, ApiKey
 from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.messages.metadata import OPERATIONS_NOT_ASKED

@@ -7,9 +7,9 @@ otherwise it is the whole target assignment. Epoch and interval of an error resp
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from kfast._values import dataclass
 from kfast.protocol.api_keys import API_SPECS, ApiKey
 from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.schema import I16, I32, STR, UUID, ArrayOf, wire

@@ -7,9 +7,9 @@ group in state ``Dead``. A member's metadata and assignment are the bytes that t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from kfast._values import dataclass
 from kfast.protocol.api_keys import API_SPECS, ApiKey
 from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.messages.metadata import OPERATIONS_NOT_ASKED

@@ -9,9 +9,9 @@ Version 12 is the last with topic names and the first flexible one; 13 has topic
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from kfast._values import dataclass
 from kfast.protocol.api_keys import API_SPECS, ApiKey
 from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.schema import I8, I16, I32, I64, RECORDS, STR, UUID, ArrayOf, wire

@@ -6,9 +6,9 @@ response only, which then runs the assignor (or not: ``skip_assignment``, KIP-81
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from kfast._values import dataclass
 from kfast.protocol.api_keys import API_SPECS, ApiKey
 from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.schema import BOOL, BYTES, I16, I32, STR, ArrayOf, wire

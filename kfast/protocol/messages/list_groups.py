@@ -6,9 +6,9 @@ it does not filter.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from kfast._values import dataclass
 from kfast.protocol.api_keys import API_SPECS, ApiKey
 from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.schema import I16, I32, STR, ArrayOf, wire

@@ -6,9 +6,9 @@ from version 12 on; versions 10 and 11 carry the id in the request and ignore it
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from kfast._values import dataclass
 from kfast.protocol.api_keys import API_SPECS, ApiKey
 from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.schema import BOOL, I16, I32, STR, UUID, ArrayOf, wire

@@ -6,9 +6,9 @@ fields. Offset -1 means that there is no committed offset and is never a positio
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from kfast._values import dataclass
 from kfast.protocol.api_keys import API_SPECS, ApiKey
 from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.schema import BOOL, I16, I32, I64, STR, UUID, ArrayOf, wire

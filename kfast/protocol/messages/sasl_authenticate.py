@@ -5,9 +5,9 @@ The tokens are secret: neither message shows them in its ``repr``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from kfast._values import dataclass
 from kfast.protocol.api_keys import API_SPECS, ApiKey
 from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.schema import BYTES, I16, I64, STR, wire

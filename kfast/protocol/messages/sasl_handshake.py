@@ -6,9 +6,9 @@ answers error 34, one without the mechanism error 33 with the mechanisms that it
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from kfast._values import dataclass
 from kfast.protocol.api_keys import API_SPECS, ApiKey
 from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.schema import I16, STR, ArrayOf, wire

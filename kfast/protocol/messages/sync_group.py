@@ -5,9 +5,9 @@ A zero-length assignment means that nothing is assigned.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from kfast._values import dataclass
 from kfast.protocol.api_keys import API_SPECS, ApiKey
 from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.schema import BYTES, I16, I32, STR, ArrayOf, wire

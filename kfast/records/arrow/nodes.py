@@ -10,12 +10,12 @@ Thread: any; nodes are immutable and refer to read-only buffers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from kfast._native import arrow_export, columns
-from kfast._values import dataclass
 
 INT32_MAX: Final = 2**31 - 1
 BINARY_FORMATS: Final = {"z": "z", "Z": "Z", "vz": "vz", "v": "vz"}

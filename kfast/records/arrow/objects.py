@@ -11,6 +11,7 @@ of them before the first is exported.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
@@ -18,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kfast._optional import optional_package
-from kfast._values import dataclass
 from kfast.errors import DeserializationError
 from kfast.records.arrow.arrays import AnyArray, array_column, bytes_column, text_column
 from kfast.records.arrow.nodes import ArrayNode, ArrowColumn, SchemaNode

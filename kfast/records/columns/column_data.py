@@ -23,13 +23,13 @@ Thread: any; two threads may make the same array concurrently, with equal result
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kfast._native import columns
-from kfast._values import replace
 from kfast.errors import ConfigurationError
 from kfast.records.columns.spans import (
     Rows,

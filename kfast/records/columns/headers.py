@@ -12,6 +12,7 @@ Thread: any; immutable but for the cached positions, which are the same for ever
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
@@ -20,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from kfast._native import columns, headers
 from kfast._native.deserialize import utf8_column
 from kfast._optional import optional_package
-from kfast._values import dataclass
 from kfast.records.arrow.arrays import text_column
 from kfast.records.arrow.nodes import ArrayNode, ArrowColumn, Capsule, SchemaNode, requested_format
 from kfast.records.columns.bytes import BytesColumn, span_column

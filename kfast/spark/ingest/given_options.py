@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kfast._lazy_pattern import lazy_pattern
 from kfast.settings.files import Entry, read_settings_file
 from kfast.settings.names import setting_of
 from kfast.settings.secret import Secret
@@ -19,7 +18,7 @@ from kfast.settings.table import FILE_SETTINGS
 
 _KAFKA: Final = "kafka."
 _REGISTRY: Final = "schemaregistry."
-_SECRET_NAMES: Final = lazy_pattern(
+_SECRET_NAMES: Final = re.compile(
     r"password|secret|token|credential|user\.info|connection_string|(?:^|_)key$", re.IGNORECASE
 )
 """Of options that are no settings of a consumer: a registry's, and those of file systems."""

@@ -5,7 +5,7 @@ Owns which checkpoint may write a table. Driver only, before the query starts.
 
 from __future__ import annotations
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import ConfigurationError
 from kfast.spark.ingest.checkpoint import has_batches, writer_id
 from kfast.table.entries import Entry, TableShape, Writer
@@ -15,7 +15,7 @@ from kfast.table.publish import Publisher
 from kfast.table.store import TableStore
 from kfast.table.table_log import OpenFolder, OpenTable, TableLog
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 def open_table(

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import KafkaError, OffsetOutOfRangeError
 from kfast.types import TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 _HINT: Final = "set failOnDataLoss=false to continue without the lost records"
 
 

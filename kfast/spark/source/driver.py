@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Final, Protocol, TypeVar
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.consumer.unknown_topic_check import unknown_partition
 from kfast.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from kfast.kafka_consumer import KafkaConsumer
@@ -29,7 +29,7 @@ from kfast.types import ZERO_UUID, OffsetAndTimestamp, TopicPartition
 T = TypeVar("T")
 Offsets = dict[TopicPartition, int]
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _LOOKUP_DEFAULTS: Final = {"request.timeout.ms": "20000", "default.api.timeout.ms": "20000"}
 """Shorter than a consumer's, as look-ups are retried; the user's settings take precedence."""

@@ -12,18 +12,19 @@ listener thread; it must not raise there.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from kfast._logging import INFO, WARNING, Logger
+from kfast._logs import get_logger
 from kfast.spark.source.count_channel import CHANNEL
 from kfast.spark.source.query_lag import QueryLag, progress_offsets, query_lag
 from kfast.spark.source.source import KafkaDataSource
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 Callback = Callable[[QueryLag], object]
 
@@ -67,7 +68,7 @@ class LagListener(StreamingQueryListener):
             )
             if found is None:
                 return
-            logger.log(INFO if found.is_complete else WARNING, "%s", found)
+            logger.log(logging.INFO if found.is_complete else logging.WARNING, "%s", found)
             if self._callback is not None:
                 self._callback(found)
         except Exception:  # a listener that raises would hide the lag of all later batches

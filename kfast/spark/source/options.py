@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError, did_you_mean
 from kfast.spark.source.format_options import (
@@ -36,7 +36,7 @@ from kfast.spark.source.setting_errors import as_option_error
 from kfast.spark.source.topic_selection import TopicSelection, topic_selection
 from kfast.table.offset_ranges import BUNDLE_OFFSETS
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

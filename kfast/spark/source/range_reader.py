@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from kfast._clock import Clock, SystemClock
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import (
     CorruptRecordError,
     KafkaConnectionError,
@@ -36,7 +36,7 @@ from kfast.spark.source.data_loss import DataLoss
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.read_counts import ReadCounts, SkippedBatch
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _MORE_BYTES: Final = 32 << 20
 _MORE: Final = {

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.spark.source.range_reader import RangeReader, ReadSettings
 from kfast.table.arrow_batches import ArrowBatches, deserializers_of
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kfast.table.projection import Projection
     from kfast.table.read_counts import ReadCounts
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 def range_reader(options: SourceOptions) -> RangeReader:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from kfast._clock import Clock
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.spark.source.data_loss import DataLoss
 from kfast.spark.source.driver import Lookup, starts_instead
 from kfast.spark.source.options import SourceOptions
@@ -28,7 +28,7 @@ from kfast.table.offsets_json import format_partitions
 from kfast.table.topic_ids import TopicIds
 from kfast.types import TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 Offsets = dict[TopicPartition, int]
 
 ENDS_MAX_AGE_MS: Final = 100

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import ConfigurationError
 from kfast.spark.source.batch_reader import input_partitions, read_partition
 from kfast.spark.source.checked_pickle import checked_reduce
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kfast.table.projection import Projection
     from kfast.table.topic_ids import TopicIds
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 HAS_ADMISSION_CONTROL: Final = hasattr(_limits, "ReadMaxRows")
 _BASES: Any = (DataSourceStreamReader,)

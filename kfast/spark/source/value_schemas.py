@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast._proto_folders import read_imports
 from kfast.deserializers.formats import known_root
 from kfast.errors import ConfigurationError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kfast.schemas.types import SchemaField
     from kfast.spark.source.options import SourceOptions
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _REGISTRIES: Final[dict[SchemaRegistry, SchemaRegistry]] = {}
 _SCHEMA_TYPES: Final = {"avro": AVRO, "protobuf": PROTOBUF}

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.errors import ConfigurationError, KafkaError, StorageError
 from kfast.table.compaction.manifests import (
     COMPACTED,
@@ -48,7 +48,7 @@ from kfast.table.manifest_log import LOG, ManifestLog
 from kfast.table.store import StoredFile, TableStore, storage_errors
 from kfast.table.table_log import is_hidden
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 TARGET_BYTES: Final = 256 << 20
 RETENTION_MS: Final = 3_600_000

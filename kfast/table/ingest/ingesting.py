@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kfast._clock import Clock, SystemClock
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast._optional import optional_package
 from kfast.errors import (
     ConfigurationError,
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from kfast.table.delta_upserts import DeltaUpserts
     from kfast.table.row_changes import UpsertColumns
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _POLL_MS: Final = 1_000
 _PARTITIONS_AT_ONCE: Final = 64

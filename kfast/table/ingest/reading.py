@@ -7,12 +7,13 @@ that was created anew is an error always. One thread, that of the run.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kfast._logging import DEBUG, WARNING, Logger
+from kfast._logs import get_logger
 from kfast.config import ConsumerConfig
 from kfast.errors import (
     ConfigurationError,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from kfast.table.ingest.partition_files import PartitionFiles
     from kfast.table.ingest.table_changes import PartitionChanges
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 METADATA_MS: Final = 10_000
 """How often a follow looks for new partitions and topics."""
@@ -98,7 +99,7 @@ class RecordReader:
                 raise
             is_due = now_ms - self._warned_ms >= _WARN_MS
             self._warned_ms = now_ms if is_due else self._warned_ms
-            logger.log(WARNING if is_due else DEBUG, "no records: %s", error)
+            logger.log(logging.WARNING if is_due else logging.DEBUG, "no records: %s", error)
             return False
         self._answered_ms = self._clock.now_ms()
         is_complete = False

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.deserializers.formats import no_values
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.table.entries import TableShape
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kfast.deserializers.typed import TypedDeserializer
     from kfast.registered_schema import SchemaKey, SchemaRequest
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _RETRY_MS: Final = 5_000
 """After a look-up that has failed."""

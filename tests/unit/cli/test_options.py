@@ -7,13 +7,12 @@ import logging
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
 import kfast
-from kfast.cli import main, read
-from kfast.cli.options import Command, Common
-from kfast.errors import ConfigurationError, KafkaConnectionError
+from kfast.cli import main
+from kfast.cli.options import Common
+from kfast.errors import KafkaConnectionError
 
 
 @pytest.fixture(autouse=True)
@@ -149,37 +148,3 @@ def test_a_failed_connection_names_where_the_address_is_from(home: Path) -> None
         plain,
         "check bootstrap.servers (./c.conf:1), and that the broker runs",
     )
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "t -n 5 -p 0",
-        "-n 5 t -o -10 -f -n",
-        "t -n5 -p0",
-        "t -qv -n 5",
-        "t -n -5",
-        "t -n",
-        "-n 1 -- -p 0",
-        "t -z -n 1",
-        "t --limit=1 -c offset,key -0 -vv",
-        "t --nolimit -n 1",
-        "- -n 1",
-    ],
-)
-def test_short_names_mean_what_click_takes_them_for(
-    line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """CL-238: also where they are values, stand in one word, or are a mistake."""
-
-    def parsed() -> object:
-        try:
-            return read.command.make_context("read", line.split()).params
-        except click.UsageError as error:
-            return type(error), error.format_message()
-        except ConfigurationError as error:
-            return str(error)
-
-    found = parsed()
-    monkeypatch.setattr(Command, "_with_long_names", lambda _self, args: [*args])
-    assert found == parsed()

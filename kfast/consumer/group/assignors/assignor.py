@@ -22,10 +22,9 @@ An assignor of your own::
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
-
-from kfast._values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

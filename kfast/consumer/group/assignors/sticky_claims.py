@@ -12,10 +12,10 @@ may be outdated, doubled or have partitions that do not exist; these are left ou
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kfast._logging import Logger
-from kfast._values import dataclass, field
+from kfast._logs import get_logger
 from kfast.consumer.group.assignors.assignor import NO_GENERATION
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kfast.consumer.group.assignors.sticky_user_data import Claim
     from kfast.types import TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

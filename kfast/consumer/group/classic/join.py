@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import ExponentialBackoff
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.group.classic.errors import Exchange
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from kfast.protocol.messages.sync_group import SyncGroupRequest
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 SLOW_JOIN_MS: Final = 3_500
 """A JoinGroup in flight for so long is logged. The first join of an empty group takes 3 s by itself

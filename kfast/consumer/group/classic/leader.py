@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.consumer.group.assignors.assignment_check import check_assignment
 from kfast.consumer.group.assignors.assignor import GroupMember
 from kfast.consumer.group.classic.errors import assignor_failed
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.messages.join_group import JoinGroupResponseMember
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 METADATA_WAIT_MS: Final = 5_000
 """How long an assignment waits for metadata of topics that are unknown to the leader. Then it is

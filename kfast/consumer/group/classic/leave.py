@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.client.request import Channel, UnsentRequest
 from kfast.consumer.pending_result import PendingResult
 from kfast.errors import KafkaError, error_info
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kfast.protocol.messages.join_group import JoinGroupResponse
     from kfast.protocol.messages.leave_group import LeaveGroupResponse
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 LIST_VERSION: Final = 3
 """First LeaveGroup with a list of members instead of one id."""

@@ -23,9 +23,10 @@ Responses to requests that are not in flight any more are dropped.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final, cast
 
-from kfast._logging import INFO, WARNING, Logger
+from kfast._logs import get_logger
 from kfast.client.request_manager import NEVER_MS, PollResult
 from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.group.assignors.strategies import select_rebalance_protocol
@@ -84,7 +85,7 @@ if TYPE_CHECKING:
     from kfast.protocol.messages.join_group import JoinGroupResponse
     from kfast.protocol.messages.sync_group import SyncGroupResponse
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 NO_GENERATION: Final = -1
 
@@ -439,7 +440,7 @@ class ClassicMembership:
         """Note that the membership is void: all partitions are lost."""
         owned = self._reconciler.owned
         logger.log(
-            WARNING if owned else INFO,
+            logging.WARNING if owned else logging.INFO,
             "No longer a member of group %s (was %s in generation %d), %d partitions lost: %s",
             self._group_id,
             self._member_id or "not a member",

@@ -6,9 +6,9 @@ is sent when. Network thread only.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from kfast._values import dataclass
 from kfast.consumer.group.classic.errors import assignor_failed
 from kfast.consumer.group.membership import MemberIdentity
 from kfast.errors import InconsistentGroupProtocolError, ProtocolError

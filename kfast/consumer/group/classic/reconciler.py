@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.consumer.group.assignors.assignor import RebalanceProtocol
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kfast.consumer.subscription_state import SubscriptionState
     from kfast.types import TopicPartition
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 class ClassicReconciler:

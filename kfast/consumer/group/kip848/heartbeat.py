@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, cast
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.group.coordinator_access import CoordinatorAccess
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         ConsumerGroupHeartbeatResponse,
     )
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 Due = tuple[UnsentRequest | None, int]
 """A request to send now, and the milliseconds until the next poll."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.client.request_manager import NEVER_MS, PollResult
 from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.group.group_intent import GroupIntent
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 _AGAIN: Final = frozenset({ErrorAction.RETRY, ErrorAction.FIND_COORDINATOR})
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast._logging import Logger
+from kfast._logs import get_logger
 from kfast.consumer.group.kip848.reconciliation import Reconciliation
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kfast.consumer.group.membership import StepPort
     from kfast.consumer.manager_context import ManagerContext
 
-logger = Logger(__name__)
+logger = get_logger(__name__)
 
 
 class ConsumerReconciler:

@@ -18,9 +18,9 @@ and assigned as the new one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kfast._values import dataclass
 from kfast.consumer.group.membership import RebalanceKind
 from kfast.errors import ProtocolError
 from kfast.types import ZERO_UUID, TopicPartition
