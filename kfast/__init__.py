@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from kfast.application.health import ConsumerHealth
     from kfast.application.rebalance_listener import ConsumerRebalanceListener
     from kfast.bulk import read_topic, scan_topic
+    from kfast.columns.bytes import BytesColumn
+    from kfast.columns.decimal import DecimalColumn
+    from kfast.columns.dictionary import DictionaryColumn
+    from kfast.columns.headers import HeadersColumn
+    from kfast.columns.record_errors import RecordError, RecordErrors
+    from kfast.columns.text import StringColumn
+    from kfast.columns.typed import ListColumn, MapColumn, StructColumn
+    from kfast.columns.uuid import UuidColumn
     from kfast.config import ConsumerConfig
     from kfast.consumer.group.assignors import (
         ConsumerPartitionAssignor,
@@ -53,19 +61,11 @@ if TYPE_CHECKING:
     from kfast.local.acl import Acl
     from kfast.local.local_kafka import LocalKafka
     from kfast.local.local_registry import LocalRegistry
-    from kfast.records.columns.bytes import BytesColumn
-    from kfast.records.columns.decimal import DecimalColumn
-    from kfast.records.columns.dictionary import DictionaryColumn
-    from kfast.records.columns.headers import HeadersColumn
-    from kfast.records.columns.text import StringColumn
-    from kfast.records.columns.typed import ListColumn, MapColumn, StructColumn
-    from kfast.records.columns.uuid import UuidColumn
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
-    from kfast.records.errors import RecordError, RecordErrors
     from kfast.records.partition_records import PartitionRecords
-    from kfast.registered_schema import RegisteredSchema
-    from kfast.schema_registry import SchemaRegistry
+    from kfast.registry.registered_schema import RegisteredSchema
+    from kfast.registry.schema_registry import SchemaRegistry
     from kfast.schemas.field import Field
     from kfast.schemas.schema import Schema
     from kfast.settings.sources import load_config
@@ -126,10 +126,10 @@ _HOMES = {
     "Protobuf": "kfast.deserializers.protobuf",
     "RangeAssignor": "kfast.consumer.group.assignors",
     "RebalanceProtocol": "kfast.consumer.group.assignors",
-    "RegisteredSchema": "kfast.registered_schema",
+    "RegisteredSchema": "kfast.registry.registered_schema",
     "RoundRobinAssignor": "kfast.consumer.group.assignors",
     "Schema": "kfast.schemas.schema",
-    "SchemaRegistry": "kfast.schema_registry",
+    "SchemaRegistry": "kfast.registry.schema_registry",
     "StickyAssignor": "kfast.consumer.group.assignors",
     "DecimalColumn": "kfast.records",
     "DictionaryColumn": "kfast.records",
@@ -250,7 +250,7 @@ if not TYPE_CHECKING:  # a type checker would take every misspelt name for one o
         elif name in _MODULES:
             value = importlib.import_module(f"{__name__}.{name}")
         elif name == "__version__":
-            value = importlib.import_module("kfast._version").installed_version() or "0.0.0"
+            value = importlib.import_module("kfast._base.version").installed_version() or "0.0.0"
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value  # found without this function from now on

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard, Unpack
 
 import numpy as np
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.application.arguments import check_partition, check_topic, time_ms
 from kfast.application.internals import created_anew
 from kfast.application.record_converter import RecordConverter

@@ -13,11 +13,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from inspect import GEN_RUNNING, getgeneratorstate
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
+from kfast.columns.arrow.nodes import Capsule, requested_columns
+from kfast.columns.operations import is_object_array
 from kfast.errors import IllegalStateError
-from kfast.records.arrow.nodes import Capsule, requested_columns
 from kfast.records.arrow_stream import Form, Part, grouped_stream
-from kfast.records.columns.operations import is_object_array
 
 if TYPE_CHECKING:
     from types import TracebackType

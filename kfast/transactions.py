@@ -21,7 +21,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import ConfigurationError, MissingDependencyError
 from kfast.types import format_uuid as _format_uuid
 from kfast.types import topic_id_of as _topic_id_of

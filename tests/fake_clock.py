@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class FakeClock:
-    """Implements ``kfast._clock.Clock``; time stands still between ``advance`` calls.
+    """Implements ``kfast._base.clock.Clock``; time stands still between ``advance`` calls.
 
     Parameters
     ----------

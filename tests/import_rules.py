@@ -32,39 +32,23 @@ class Room:
 
 
 ROOMS: Final = (
-    Room(
-        "foundation",
-        (
-            "types",
-            "structs",
-            "errors",
-            "registered_schema",
-            "_spelling",
-            "_logs",
-            "_optional",
-            "_signals",
-            "_clock",
-            "_version",
-            "_arrow_metadata",
-        ),
-    ),
-    Room("_program", ("_program",), ("foundation",)),
+    Room("foundation", ("types", "structs", "errors", "_base", "registry.registered_schema")),
     Room("settings", ("settings",), ("foundation",)),
     Room("config", ("config",), ("settings",)),
     Room("_native", ("_native",), ("foundation",)),
     Room("_runtime", ("_runtime",), ("foundation",)),
-    Room("table text", ("records.table_text",), ("foundation",)),
+    Room("own threads", ("_base.worker_thread",), ("_runtime",)),
     # Arrow schemas are read and made by the compiled code that does so for columns.
     Room("schemas", ("schemas",), ("_native",)),
-    Room("proto folders", ("_proto_folders",), ("schemas",)),
     # What a user gets: columns, what makes them of bytes, records made of them.
-    Room("arrow", ("records.arrow",), ("_native",)),
-    Room("columns", ("records.columns",), ("arrow", "schemas", "table text")),
-    Room("record errors", ("records.errors",), ("columns",)),
-    Room("deserializers", ("deserializers",), ("record errors",)),
+    Room("columns", ("columns",), ("schemas",)),
+    Room("deserializers", ("deserializers",), ("columns",)),
     Room("records", ("records",), ("deserializers",)),
     Room("protocol", ("protocol",), ("_native",)),
     Room("client", ("client",), ("protocol", "config", "_runtime")),
+    Room("transport", ("network.transport",), ("client",)),
+    Room("http", ("_base.http_exchange",), ("settings",)),
+    Room("security", ("security",), ("transport", "http", "own threads")),
     # The consumer's core, fetching, and groups below commits below positions.
     Room("consumer", ("consumer",), ("client",)),
     Room("consumer.fetch", ("consumer.fetch",), ("consumer",)),
@@ -80,11 +64,11 @@ ROOMS: Final = (
         ("consumer.request_managers",),
         ("consumer.fetch", "consumer.positions", "consumer.admin", "classic", "kip848"),
     ),
-    Room("network", ("network",), ("client",)),
+    Room("network", ("network",), ("security",)),
     Room("threads", ("threads",), ("request managers", "network", "records")),
     Room("application", ("application",), ("threads",)),
     Room("kafka_consumer", ("kafka_consumer",), ("application",)),
-    Room("schema_registry", ("schema_registry",), ("threads",)),
+    Room("registry", ("registry",), ("security",)),
     Room("bulk", ("bulk", "topic_scan"), ("kafka_consumer",)),
     Room("local", ("local",), ("foundation",)),
     Room("transactions", ("transactions",), ("foundation",)),
@@ -94,15 +78,15 @@ ROOMS: Final = (
     Room(
         "kfast",
         ("__init__",),
-        ("table.ingest", "table.compaction", "local", "schema_registry", "transactions"),
+        ("table.ingest", "table.compaction", "local", "registry", "transactions"),
     ),
-    Room("spark.source", ("spark.source",), ("kfast", "table", "proto folders")),
+    Room("spark.source", ("spark.source",), ("kfast", "table")),
     Room("spark.ingest", ("spark.ingest",), ("spark.source",)),
     Room("spark", ("spark",), ("spark.ingest",)),
     Room(
         "spark.ingest command",
         ("spark.ingest.command", "spark.ingest.compact_command"),
-        ("spark", "_program"),
+        ("spark",),
     ),
     Room("spark.ingest program", ("spark.ingest.__main__",), ("spark.ingest command",)),
     Room("demo", ("demo",), ("spark.ingest command",)),
@@ -110,40 +94,74 @@ ROOMS: Final = (
     Room("program", ("__main__",), ("cli",)),
 )
 
-RECORDS: Final = ("records", "deserializers")
+RECORDS: Final = ("records", "deserializers", "columns")
 COMMANDS: Final = ("local", "cli", "__main__", "demo")
 """Programs around the library: they start processes and wait for them."""
 
 
 CONFINED: Final = (
     (
-        ("socket", "selectors", "socketserver"),
-        ("network", "local", "demo.broker"),
+        ("socket",),
+        (
+            "network.transport",
+            "network.resolver",
+            "security.tls.transport",
+            "_base.http_exchange",
+            "local.node",
+            "local.requests",
+            "demo.broker",
+        ),
     ),
-    # Whether a pipe still has a reader.
-    (("select",), ("network", "local", "demo.broker", "cli.output")),
+    (("selectors",), ("network.selector", "network.transport")),
+    (("socketserver",), ("demo.broker",)),
+    # Whether a pipe still has a reader; whether the process that has started brokers has ended.
+    (("select",), ("cli.output", "local.reaper")),
     # aiokafka is one of the clients that kfast is compared with.
-    (("asyncio",), ("network", "local", "demo.contestants")),
+    (("asyncio",), ("demo.contestants",)),
     # Besides brokers a consumer connects to OAuth token endpoints and to schema registries.
-    (("ssl",), ("network.tls", "network.http_exchange", "local")),
+    (
+        ("ssl",),
+        (
+            "security.tls.transport",
+            "security.tls.context",
+            "security.tls.ciphers",
+            "_base.http_exchange",
+        ),
+    ),
     # Prometheus asks an ingest for its metrics.
-    (("http",), ("network.http_exchange", "threads.metrics_server", "local")),
-    (("urllib",), ("client.sasl.oidc", "client.registry_api", "local")),
+    (
+        ("http",),
+        (
+            "_base.http_exchange",
+            "threads.metrics_server",
+            "local.token_endpoint",
+            "local.local_registry",
+        ),
+    ),
+    (("urllib",), ("security.sasl.oidc", "registry.api", "local")),
     # A Secret is compared in constant time; the other two name files by what is in them.
     (
         ("hashlib", "hmac", "secrets"),
-        ("client.sasl", "settings.secret", "table.file_names", "local"),
+        ("security.sasl", "settings.secret", "table.file_names", "local"),
     ),
-    (("gssapi",), ("client.sasl.gssapi_token",)),
-    (("aws_msk_iam_sasl_signer",), ("client.sasl.msk_iam",)),
-    (("cryptography",), ("network.tls", "local")),
+    (("gssapi",), ("security.sasl.gssapi_token",)),
+    (("aws_msk_iam_sasl_signer",), ("security.sasl.msk_iam",)),
+    (("cryptography",), ("security.tls", "local")),
     (("trustme",), ()),
     (
         ("threading", "_thread", "queue", "concurrent", "multiprocessing"),
         (
-            "threads",
+            "threads.network_thread",
+            "threads.application_event",
+            "threads.application_steps",
+            "threads.name_resolver",
+            "_base.own_thread",
+            "_base.worker_thread",
+            "_base.ordered_calls",
+            "security.login_worker",
+            "registry.thread",
             # Threads of kfast note that they are.
-            "_logs",
+            "_base.logs",
             "consumer.fetch.buffer",
             "consumer.subscription_state",
             # The cluster snapshot is written by the network thread and read by the application's.
@@ -157,7 +175,7 @@ CONFINED: Final = (
     ),
     (
         ("time", "random", "sched"),
-        ("_clock", "spark.source.driver", "table.iceberg_log", *COMMANDS),
+        ("_base.clock", "spark.source.driver", "table.iceberg_log", *COMMANDS),
     ),
     (("subprocess",), COMMANDS),
     (("numpy",), (*RECORDS, "bulk", "table", "spark", "cli", "demo")),

@@ -18,8 +18,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from bench.e2e.drain import Drain, first_address
 from bench.spark.ceiling import FETCH_BYTES, partition_ends, struct_array, struct_dtype
 from kfast._native.columns import gather, repeat_value
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.spans import index_array
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.spans import index_array
 
 if TYPE_CHECKING:
     import pyarrow as pa

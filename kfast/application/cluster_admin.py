@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from kfast._clock import SystemClock
+from kfast._base.clock import SystemClock
 from kfast.application.lookups import Lookups
 from kfast.client.cluster import NO_LEADER
 from kfast.consumer.fetch.request import READ_UNCOMMITTED

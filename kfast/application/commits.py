@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
+from kfast._base.signals import is_of_signal_handler
 from kfast._runtime.one_time_call import OneTimeCall
-from kfast._signals import is_of_signal_handler
 from kfast.application.arguments import check_callback, check_committable, check_partition
 from kfast.application.interceptors import name_of
 from kfast.consumer.group.membership import MemberIdentity

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
+from kfast._base.signals import is_of_signal_handler
 from kfast._runtime.one_time_call import OneTimeCall
-from kfast._signals import is_of_signal_handler
 from kfast.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.consumer.group.membership import CloseOperation
 from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import KafkaError

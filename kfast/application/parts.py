@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kfast._clock import SystemClock
+from kfast._base.clock import SystemClock
 from kfast.application.closing import Closing
 from kfast.application.commits import ConsumerCommits
 from kfast.application.compiled import check_compiled

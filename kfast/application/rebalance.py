@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast._runtime.one_time_call import OneTimeCall
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 from kfast.errors import KafkaError

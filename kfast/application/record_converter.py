@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kfast.records.building import BuildResult
     from kfast.records.deserializing import OnError
     from kfast.records.partition_records import PartitionRecords
-    from kfast.registered_schema import SchemaKey, SchemaRequest
+    from kfast.registry.registered_schema import SchemaKey, SchemaRequest
     from kfast.types import TopicPartition
 
 MOST_COLUMN_BYTES: Final = 16 << 20

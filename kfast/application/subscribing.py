@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.application.arguments import (
     as_iterable,
     check_partition,

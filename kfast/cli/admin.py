@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kfast._spelling import did_you_mean
+from kfast._base.spelling import did_you_mean
 from kfast.application.cluster_admin import ClusterAdmin
 from kfast.application.topic_globs import is_glob
 from kfast.cli.options import Common

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast.threads.ordered_calls import OrderedCalls
+from kfast._base.ordered_calls import OrderedCalls
 
 if TYPE_CHECKING:
     from types import TracebackType

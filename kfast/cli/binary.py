@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 import kfast
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
 from kfast.cli.arrow_stream import ArrowStream
 from kfast.cli.formats import COLUMNS
 from kfast.cli.typed_values import with_command_hint
+from kfast.columns.arrow.arrays import dictionary_of, integer_column
+from kfast.columns.arrow.nodes import CapsulePair
 from kfast.deserializers import needs_headers
 from kfast.deserializers.formats import known_root
-from kfast.records.arrow.arrays import dictionary_of, integer_column
-from kfast.records.arrow.nodes import CapsulePair
 from kfast.records.building import build_partition_records, empty_partition_records
 from kfast.table.file_formats import parquet_writer
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
-from kfast._logs import get_logger
-from kfast._program import pairs
+from kfast._base.logs import get_logger
+from kfast._base.program import pairs
 from kfast.settings.files import Entry
 from kfast.settings.secret import Secret
 from kfast.settings.sources import DEFAULT_ORIGIN, DEFAULT_SERVERS, Loaded, load

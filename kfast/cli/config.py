@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from kfast._spelling import did_you_mean
+from kfast._base.spelling import did_you_mean
 from kfast.cli.common_settings import shown
 from kfast.cli.options import Command, Common
 from kfast.cli.rows import Row, format_option, write_object, write_rows

@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import click
 
-from kfast._program import pairs
+from kfast._base.program import pairs
 from kfast.cli.admin import settings_of
 from kfast.cli.options import Command, Common, Count, Words
 from kfast.cli.rows import write_text
+from kfast.columns.table_text import size_text
 from kfast.config import ConsumerConfig
 from kfast.demo.main import DemoOptions, run_demo
 from kfast.errors import ConfigurationError
 from kfast.local.security import PLAINTEXT, PROTOCOLS
-from kfast.records.table_text import size_text
 from kfast.settings.sources import DEFAULT_ORIGIN, is_reference
 
 _MEGABYTES: Final = 300

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import click
 
-from kfast._clock import SystemClock
+from kfast._base.clock import SystemClock
 from kfast.application.cluster_admin import ClusterAdmin
 from kfast.cli.admin import settings_of
 from kfast.cli.common_settings import shown as shown_setting
@@ -33,6 +33,7 @@ from kfast.cli.rows import (
 )
 from kfast.client.cluster import NO_LEADER, Node
 from kfast.client.diagnosis import advertised_address_dead, failure_kind
+from kfast.columns.table_text import shown, size_text
 from kfast.config import ConsumerConfig
 from kfast.errors import (
     KafkaConnectionError,
@@ -40,7 +41,6 @@ from kfast.errors import (
     LeaderNotAvailableError,
     MissingDependencyError,
 )
-from kfast.records.table_text import shown, size_text
 from kfast.settings.sources import DEFAULT_ORIGIN
 from kfast.threads.connection_probe import ConnectionProbe
 from kfast.types import TopicPartition

@@ -146,6 +146,6 @@ def error_text(error: e.KafkaError, *, is_json: bool = False, is_terminal: bool 
 
 def shown_lines(text: str) -> str:
     """Return lines of text with escapes for what else a terminal acts on."""
-    from kfast.records.table_text import shown  # noqa: PLC0415 - for terminals
+    from kfast.columns.table_text import shown  # noqa: PLC0415 - for terminals
 
     return shown(text, keep="\n\t")

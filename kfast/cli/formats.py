@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kfast._spelling import did_you_mean
+from kfast._base.spelling import did_you_mean
 from kfast.cli.templates import Operation, literal, parse_template
+from kfast.columns.table_text import cell_text, shown, terminal_width, text_table
 from kfast.errors import ConfigurationError
-from kfast.records.table_text import cell_text, shown, terminal_width, text_table
 from kfast.schemas.formats import TYPED_FORMATS
 
 COLUMNS: Final = (

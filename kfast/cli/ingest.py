@@ -19,8 +19,8 @@ from typing import Any, Final
 import click
 
 from kfast import IngestSummary, KafkaConsumer, TopicPartition
-from kfast._clock import SystemClock
-from kfast._program import pairs
+from kfast._base.clock import SystemClock
+from kfast._base.program import pairs
 from kfast.cli.debezium_values import debezium_of, debezium_options, without_json
 from kfast.cli.ingest_compact import COMPACT, STORAGE_OPTION, output_option
 from kfast.cli.options import Command, Common, Duration, Size, Words
@@ -28,8 +28,8 @@ from kfast.cli.positions import END, START, Selection, parse_bounds, parse_offse
 from kfast.cli.ranges import resolve
 from kfast.cli.registry import registry_if_needed, registry_option
 from kfast.cli.typed_values import taken_options, typed_deserializers, typed_options
+from kfast.columns.table_text import shown, text_table
 from kfast.errors import ConfigurationError
-from kfast.records.table_text import shown, text_table
 from kfast.schemas.formats import TYPED_FORMATS
 from kfast.table.entries import Entry
 from kfast.table.file_formats import COMPRESSIONS

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from kfast._program import pairs
+from kfast._base.program import pairs
 from kfast.cli.options import Command, Common, Duration, Size, Words
 from kfast.table.compaction.compacting import (
     RETENTION_MS,

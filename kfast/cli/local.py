@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from kfast import LocalKafka
-from kfast._program import pairs
+from kfast._base.program import pairs
 from kfast.cli.options import Command, Common, Count, Words
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.local.security import PLAINTEXT, PROTOCOLS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kfast._spelling import did_you_mean
+from kfast._base.spelling import did_you_mean
 from kfast.cli.durations import duration_ms
 from kfast.errors import ConfigurationError
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast.records.table_text import cut, number_text, shown, size_text, terminal_width
+from kfast.columns.table_text import cut, number_text, shown, size_text, terminal_width
 
 if TYPE_CHECKING:
     from kfast.cli.reading import Reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from kfast._spelling import partition_range
+from kfast._base.spelling import partition_range
 from kfast.application.topic_globs import is_glob, topics_like
 from kfast.cli.positions import Kind, Position, Range, Selection, time_meant_by
 from kfast.errors import (

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kfast._optional import check_package
+from kfast._base.optional import check_package
 from kfast.application.topic_globs import is_glob
 from kfast.cli.formats import (
     ALL_KINDS,
@@ -51,8 +51,8 @@ from kfast.cli.typed_values import (
     typed_deserializers,
     typed_options,
 )
+from kfast.columns.table_text import number_text, shown
 from kfast.errors import ConfigurationError
-from kfast.records.table_text import number_text, shown
 
 if TYPE_CHECKING:
     from kfast import SchemaRegistry

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._clock import SystemClock
-from kfast._logs import get_logger
+from kfast._base.clock import SystemClock
+from kfast._base.logs import get_logger
 from kfast.application.internals import created_anew
 from kfast.application.topic_globs import is_glob
 from kfast.cli.positions import Selection

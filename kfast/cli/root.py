@@ -15,8 +15,8 @@ from typing import Final
 
 import click
 
-from kfast._program import run_program
-from kfast._spelling import did_you_mean
+from kfast._base.program import run_program
+from kfast._base.spelling import did_you_mean
 from kfast.cli.commands import ALIASES, COMMANDS, command_of
 from kfast.cli.exits import FAILED, INTERRUPTED, error_text, exit_code, shown_lines
 from kfast.cli.options import SETTINGS, Command, Common, ResultFormat, common_options

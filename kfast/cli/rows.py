@@ -20,7 +20,7 @@ import click
 
 from kfast.cli.options import Common, ResultFormat, Words
 from kfast.cli.output import Output
-from kfast.records.table_text import UNSAFE, shown, text_table
+from kfast.columns.table_text import UNSAFE, shown, text_table
 
 FORMATS: Final = ("table", "json", "jsonl", "csv", "tsv")
 JSON_FORMATS: Final = frozenset({"json", "jsonl"})

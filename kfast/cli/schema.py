@@ -16,17 +16,17 @@ from kfast.cli.ranges import matching_topics, resolve
 from kfast.cli.registry import find_registry, registry_of, registry_option
 from kfast.cli.rows import Cell, Row, format_option, write_rows
 from kfast.cli.schema_infer import INFER, infer_parameters, infer_schema, write_schema
+from kfast.columns.bytes import BytesColumn
 from kfast.deserializers.formats import known_root
 from kfast.errors import ConfigurationError
-from kfast.records.columns.bytes import BytesColumn
-from kfast.registered_schema import JSON, PROTOBUF, SchemaKey
+from kfast.registry.registered_schema import JSON, PROTOBUF, SchemaKey
 from kfast.schemas.proto_schema import registered_pool
 from kfast.schemas.protobuf_columns import message_columns
 from kfast.schemas.schema import Schema
 
 if TYPE_CHECKING:
     from kfast import SchemaRegistry
-    from kfast.registered_schema import RegisteredSchema
+    from kfast.registry.registered_schema import RegisteredSchema
 
 COLUMNS: Final = ("id", "records", "status", "latest", "type", "references", "schema")
 FRAMINGS: Final = ("confluent", "apicurio")

@@ -15,17 +15,17 @@ from kfast._native.column_text import ColumnTexts
 from kfast.cli.formats import TypedColumn
 from kfast.cli.sinks import Piece
 from kfast.cli.typed_values import with_command_hint
+from kfast.columns.column_text import text_source
+from kfast.columns.typed import StructColumn
 from kfast.deserializers.formats import known_root
-from kfast.records.columns.column_text import text_source
-from kfast.records.columns.typed import StructColumn
 from kfast.records.deserializing import OnError, TypedRows, decode_typed
 from kfast.schemas.types import DataType, Kind
 
 if TYPE_CHECKING:
     from kfast.cli.slices import Slice
     from kfast.cli.typed_values import ErrorsFile
+    from kfast.columns.column_data import ColumnData
     from kfast.deserializers.typed import TypedDeserializer
-    from kfast.records.columns.column_data import ColumnData
 
 _PIECE_BYTES: Final = 1 << 20
 """Of received records that are decoded at a time: their texts stay in the cache."""

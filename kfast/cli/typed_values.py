@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
 from kfast.cli.options import Words
 from kfast.cli.output import Output, open_output
 from kfast.errors import ConfigNotFoundError, ConfigurationError, DeserializationError
 from kfast.schemas.formats import FORMATS, TYPED_FORMATS
 
 if TYPE_CHECKING:
+    from kfast.columns.record_errors import RecordErrors
     from kfast.deserializers.typed import TypedDeserializer
-    from kfast.records.errors import RecordErrors
-    from kfast.registered_schema import SchemaSource
+    from kfast.registry.registered_schema import SchemaSource
 
 FRAMINGS: Final = tuple(dict.fromkeys(f for row in FORMATS.values() for f in row.framings))
 _OF_REGISTRY: Final = frozenset({"confluent", "apicurio"})
@@ -201,7 +201,7 @@ def _deserializer(
 
 
 def _imports(given: TypedOptions, text: str) -> dict[str, str]:
-    from kfast._proto_folders import read_imports  # noqa: PLC0415 - for Protobuf only
+    from kfast.schemas.proto_folders import read_imports  # noqa: PLC0415 - for Protobuf only
 
     assert given.schema is not None
     is_file = given.schema.startswith("@")
@@ -324,7 +324,7 @@ class ErrorsFile:
             self._writer.close()
 
     def _write(self) -> None:
-        from kfast.records.errors import RecordErrors  # noqa: PLC0415 - with NumPy
+        from kfast.columns.record_errors import RecordErrors  # noqa: PLC0415 - with NumPy
 
         errors = RecordErrors.concat(self._kept)
         self._kept.clear()

@@ -24,7 +24,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast._native.frame import FrameReceiver, read_response_header
 from kfast.client import diagnosis
 from kfast.client.api_versions import ApiVersionsHandshake, newest_version_of_release
@@ -38,7 +38,7 @@ from kfast.protocol.messages import response_reader
 
 if TYPE_CHECKING:
     from kfast._native.buffers import OwnedBuffer
-    from kfast.client.sasl.login import SaslLogin, SaslLogins
+    from kfast.client.login import Login, Logins
     from kfast.protocol.message import RequestMessage
 
 logger = get_logger(__name__)
@@ -89,7 +89,7 @@ class ConnectionSettings:
     """Kafka release whose API versions are not exceeded (``api_version``)."""
     security_protocol: str = "PLAINTEXT"
     """As configured, for messages."""
-    logins: SaslLogins | None = None
+    logins: Logins | None = None
     """Makes the log-ins; None for a security protocol without SASL."""
 
 
@@ -127,7 +127,7 @@ class BrokerConnection:
             settings.client_version, self._ceiling(ApiKey.API_VERSIONS, handshake_max_version)
         )
         self._logins = settings.logins
-        self._login: SaslLogin | None = None
+        self._login: Login | None = None
         self._authenticate_version: int | None = None
         self.reauthenticate_ms: int | None = None
         """When the session is to be authenticated again; None if it has no end."""
@@ -210,24 +210,21 @@ class BrokerConnection:
         elif login.is_complete:
             self._authenticated(login, now_ms)
 
-    def _authenticated(self, login: SaslLogin, now_ms: int) -> None:
+    def _authenticated(self, login: Login, now_ms: int) -> None:
         self._login = None
         self.login_deadline_ms = None
         self._authenticate_version = login.authenticate_version
         if self._logins is not None:
-            self._logins.user.name = login.user
-            wait_ms = self._logins.ms_to_next(login.session_lifetime_ms)
+            wait_ms = self._logins.completed(login)
             self.reauthenticate_ms = None if wait_ms is None else now_ms + wait_ms
         if not self.is_ready:
             self._send_handshake()
 
-    def _login_received(self, login: SaslLogin, frame: OwnedBuffer, now_ms: int) -> None:
+    def _login_received(self, login: Login, frame: OwnedBuffer, now_ms: int) -> None:
         correlation_id, offset = read_response_header(frame, login.has_header_tags)
         if login.awaited is None or correlation_id != self._handshake_id:
             if login.has_begun:
-                from kfast.client import authentication_errors  # noqa: PLC0415 - for errors
-
-                raise authentication_errors.unexpected_answer(self.node, "the log-in")
+                raise login.unexpected_answer()
             raise self._not_kafka(self._first_bytes)
         try:
             login.receive(frame, offset)

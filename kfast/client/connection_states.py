@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
-from kfast._clock import Clock, ExponentialBackoff
+from kfast._base.clock import Clock, ExponentialBackoff
 from kfast.client import diagnosis
 from kfast.client.cluster import Node
 from kfast.client.diagnosis import FailureKind

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from kfast._clock import Clock, ExponentialBackoff
-from kfast._logs import get_logger
+from kfast._base.clock import Clock, ExponentialBackoff
+from kfast._base.logs import get_logger
 from kfast.client.cluster import (
     NO_EPOCH,
     Cluster,

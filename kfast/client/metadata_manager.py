@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.client.metadata import Metadata, MetadataScope
 from kfast.client.request import ClientResponse, UnsentRequest
 from kfast.client.request_manager import NEVER_MS, PollResult

@@ -20,7 +20,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kfast._clock import Clock, ExponentialBackoff
+from kfast._base.clock import Clock, ExponentialBackoff
 
 if TYPE_CHECKING:
     from kfast.errors import AuthenticationError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 
 logger = get_logger(__name__)
 

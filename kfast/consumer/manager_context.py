@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kfast.consumer.retried_errors import RetriedErrors
 
 if TYPE_CHECKING:
-    from kfast._clock import Clock
+    from kfast._base.clock import Clock
     from kfast.client.metadata import Metadata
     from kfast.client.request import NodeConnections
     from kfast.config import ConsumerConfig

@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import ErrorCode, KafkaTimeoutError
 
 if TYPE_CHECKING:

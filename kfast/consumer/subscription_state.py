@@ -22,7 +22,7 @@ import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.consumer.partition_states import PartitionStates
 from kfast.consumer.subscription import Subscription, SubscriptionType
 from kfast.consumer.topic_partition_state import FetchState

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.client.cluster import Cluster
 from kfast.client.request_manager import IDLE, PollResult
 from kfast.consumer.retried_errors import Stage

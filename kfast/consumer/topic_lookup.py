@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kfast._clock import ExponentialBackoff
+from kfast._base.clock import ExponentialBackoff
 from kfast.client.metadata_merge import merge_topics
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import kfast.spark
-from kfast._program import run_program
+from kfast._base.program import run_program
 from kfast.demo.main import write_topics
 from kfast.demo.show import Show
 from kfast.errors import KafkaError, MissingDependencyError

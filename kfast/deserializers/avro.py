@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Never
 
 import numpy as np
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast._native import avro_decode
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.record_errors import ErrorKind
 from kfast.deserializers.framed import (
     APICURIO,
     CONFLUENT,
@@ -30,10 +33,7 @@ from kfast.deserializers.framed import (
 )
 from kfast.deserializers.typed import Piece
 from kfast.errors import ConfigurationError
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.errors import ErrorKind
-from kfast.registered_schema import SchemaKey
+from kfast.registry.registered_schema import SchemaKey
 from kfast.schemas.avro_canonical import fingerprint
 from kfast.schemas.avro_columns import only
 from kfast.schemas.avro_plan import AvroPlan, AvroTarget, compile_plan, target_of
@@ -42,7 +42,7 @@ from kfast.schemas.selection import Selection, select
 from kfast.schemas.types import SchemaField
 
 if TYPE_CHECKING:
-    from kfast.registered_schema import RegisteredSchema, SchemaSource
+    from kfast.registry.registered_schema import RegisteredSchema, SchemaSource
 
 logger = get_logger(__name__)
 

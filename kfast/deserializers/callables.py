@@ -11,16 +11,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kfast._signals import is_of_signal_handler
+from kfast._base.signals import is_of_signal_handler
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.spans import object_array
 from kfast.deserializers.deserializer import BadValue, DecodedColumn, Deserializer
 from kfast.deserializers.numbers import Float32, Float64, Int32, Int64
 from kfast.deserializers.struct import Struct
 from kfast.deserializers.text import Utf8
 from kfast.deserializers.uuid import Uuid
 from kfast.errors import ConfigurationError
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import object_array
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Never
 import numpy as np
 from numpy.typing import NDArray
 
-from kfast._spelling import did_you_mean
+from kfast._base.spelling import did_you_mean
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.column_data import ColumnData
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.record_errors import ERROR_ROW, ErrorKind
+from kfast.columns.spans import read_only
+from kfast.columns.typed import column_of
 from kfast.deserializers.avro import Avro
 from kfast.deserializers.deserializer import BadValue, DecodedColumn, FoundErrors
 from kfast.deserializers.framed import NONE
@@ -23,12 +29,6 @@ from kfast.deserializers.json import Json
 from kfast.deserializers.protobuf import Protobuf
 from kfast.deserializers.typed import TypedDeserializer
 from kfast.errors import ConfigurationError
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.column_data import ColumnData
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import read_only
-from kfast.records.columns.typed import column_of
-from kfast.records.errors import ERROR_ROW, ErrorKind
 from kfast.schemas.avro_text import AvroSchema, parse_avro
 from kfast.schemas.debezium import (
     AFTER,
@@ -52,7 +52,12 @@ from kfast.schemas.schema import Schema
 from kfast.schemas.types import DataType, Kind, SchemaField
 
 if TYPE_CHECKING:
-    from kfast.registered_schema import RegisteredSchema, SchemaAnswers, SchemaKey, SchemaSource
+    from kfast.registry.registered_schema import (
+        RegisteredSchema,
+        SchemaAnswers,
+        SchemaKey,
+        SchemaSource,
+    )
 
 DECIMALS: Final = ("precise", "string", "double")
 _BYTES_OF_DECIMAL: Final = 16

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kfast._native.buffers import OwnedBuffer, copy_of
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.operations import Values
-from kfast.records.columns.spans import index_array, masked_array, read_only
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.operations import Values
+from kfast.columns.spans import index_array, masked_array, read_only
 
 if TYPE_CHECKING:
-    from kfast.records.columns.column_data import ColumnData
-    from kfast.registered_schema import SchemaKey
+    from kfast.columns.column_data import ColumnData
+    from kfast.registry.registered_schema import SchemaKey
     from kfast.schemas.types import SchemaField
 
 _BAD: Final = 2
@@ -64,7 +64,7 @@ class FoundErrors:
     """The errors of a column as a compiled decoder has found them, in the order of the rows."""
 
     rows: NDArray[Any]
-    """Of dtype `kfast.records.errors.ERROR_ROW`."""
+    """Of dtype `kfast.columns.record_errors.ERROR_ROW`."""
     schema_ids: Sequence[int | str | None] | None = None
     """Of each error, the id of the schema that the value names."""
     root: SchemaField | None = None

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.spans import ColumnOrigin
 from kfast.deserializers.deserializer import Deserializer
 from kfast.deserializers.numbers import Float32, Float64, Int32, Int64
 from kfast.deserializers.struct import Struct
 from kfast.deserializers.text import Utf8
 from kfast.deserializers.uuid import Uuid
 from kfast.errors import ConfigurationError
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.spans import ColumnOrigin
 from kfast.schemas.formats import BYTES, STRUCT, format_named
 
 if TYPE_CHECKING:
     from kfast.deserializers.typed import TypedDeserializer
-    from kfast.registered_schema import SchemaSource
+    from kfast.registry.registered_schema import SchemaSource
     from kfast.schemas.types import SchemaField
 
 Spelling = Callable[[str], str]

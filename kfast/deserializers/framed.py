@@ -13,21 +13,21 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
+from kfast._base.spelling import did_you_mean
 from kfast._native import wire_ids
-from kfast._spelling import did_you_mean
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.record_errors import ErrorKind
+from kfast.columns.spans import index_array
 from kfast.deserializers.typed import TypedDeserializer
 from kfast.errors import ConfigurationError
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import index_array
-from kfast.records.errors import ErrorKind
-from kfast.registered_schema import SchemaKey
+from kfast.registry.registered_schema import SchemaKey
 from kfast.schemas.types import DataType, Kind, SchemaField
 
 if TYPE_CHECKING:
     from kfast._native.wire_ids import WireIds
-    from kfast.registered_schema import RegisteredSchema, SchemaAnswers, SchemaSource
+    from kfast.registry.registered_schema import RegisteredSchema, SchemaAnswers, SchemaSource
 
 logger = get_logger(__name__)
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Never
 import numpy as np
 from numpy.typing import NDArray
 
+from kfast._base.spelling import did_you_mean
 from kfast._native import json_decode, json_rescue
-from kfast._spelling import did_you_mean
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.spans import array_over
+from kfast.columns.text import StringColumn
+from kfast.columns.unknown_fields import UnknownFields
 from kfast.deserializers.framed import NONE, FramedDeserializer, plans_of_rows
 from kfast.deserializers.typed import Piece
 from kfast.errors import ConfigurationError
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import array_over
-from kfast.records.columns.text import StringColumn
-from kfast.records.columns.unknown_fields import UnknownFields
 from kfast.schemas.inference import MAX_FIELDS, InferenceReport, infer
 from kfast.schemas.json_plan import COERCIONS, JsonPlan, json_plan
 from kfast.schemas.schema import Schema

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kfast._native import deserialize
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.spans import array_over
 from kfast.deserializers.deserializer import BadValue, DecodedColumn, bad_rows, masked
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import array_over
 
 
 class _BigEndianNumber:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Never
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
+from kfast._base.spelling import did_you_mean
 from kfast._native import protobuf_decode
-from kfast._spelling import did_you_mean
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.record_errors import ErrorKind
 from kfast.deserializers.framed import (
     NO_SCHEMA,
     NONE,
@@ -26,10 +29,7 @@ from kfast.deserializers.framed import (
 )
 from kfast.deserializers.typed import Piece
 from kfast.errors import ConfigurationError
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.errors import ErrorKind
-from kfast.registered_schema import SchemaKey
+from kfast.registry.registered_schema import SchemaKey
 from kfast.schemas.descriptors import ProtoPool
 from kfast.schemas.layout import layout
 from kfast.schemas.proto_schema import read_proto, registered_pool
@@ -39,7 +39,7 @@ from kfast.schemas.selection import Selection, select
 from kfast.schemas.types import SchemaField
 
 if TYPE_CHECKING:
-    from kfast.registered_schema import RegisteredSchema, SchemaSource
+    from kfast.registry.registered_schema import RegisteredSchema, SchemaSource
 
 logger = get_logger(__name__)
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from kfast._native import deserialize
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.text import StringColumn
 from kfast.deserializers.deserializer import (
     BadValue,
     DecodedColumn,
     bad_rows,
     confluent_schema_id,
 )
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.text import StringColumn
 
 
 @dataclass(frozen=True, slots=True)

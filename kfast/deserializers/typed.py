@@ -18,8 +18,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Never
 import numpy as np
 from numpy.typing import NDArray
 
+from kfast._base.spelling import did_you_mean
 from kfast._native.arrow_import import import_bytes
-from kfast._spelling import did_you_mean
+from kfast.columns.arrow.nodes import SchemaNode
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.column_data import ColumnData
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.record_errors import ERROR_ROW, ErrorKind, ErrorPart, RecordErrors, error_message
+from kfast.columns.spans import read_only
+from kfast.columns.text import StringColumn
+from kfast.columns.typed import column_of
+from kfast.columns.unknown_fields import UnknownFields
 from kfast.deserializers.deserializer import (
     BadValue,
     DecodedColumn,
@@ -28,22 +37,13 @@ from kfast.deserializers.deserializer import (
     describe,
 )
 from kfast.errors import ConfigurationError, DeserializationError
-from kfast.records.arrow.nodes import SchemaNode
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.column_data import ColumnData
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import read_only
-from kfast.records.columns.text import StringColumn
-from kfast.records.columns.typed import column_of
-from kfast.records.columns.unknown_fields import UnknownFields
-from kfast.records.errors import ERROR_ROW, ErrorKind, ErrorPart, RecordErrors, error_message
 from kfast.schemas.schema import Schema
 from kfast.schemas.types import Kind, SchemaField
 
 if TYPE_CHECKING:
     from kfast._native.buffers import OwnedBuffer
     from kfast._native.builders import Built
-    from kfast.registered_schema import SchemaAnswers, SchemaKey, SchemaSource
+    from kfast.registry.registered_schema import SchemaAnswers, SchemaKey, SchemaSource
 
 MODE_RAISE: Final = 0
 MODE_NULL: Final = 1

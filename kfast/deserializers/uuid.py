@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kfast._native import deserialize
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.spans import array_over
+from kfast.columns.uuid import UuidColumn
 from kfast.deserializers.deserializer import BadValue, DecodedColumn, bad_rows, null_rows
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import array_over
-from kfast.records.columns.uuid import UuidColumn
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ the user's own words, then whatever is known of::
 
 from __future__ import annotations
 
-from kfast._spelling import did_you_mean as did_you_mean
-from kfast._spelling import partition_range as partition_range
+from kfast._base.spelling import did_you_mean as did_you_mean
+from kfast._base.spelling import partition_range as partition_range
 from kfast.errors import exceptions, other_exceptions
 from kfast.errors.codes import ERROR_TABLE as ERROR_TABLE
 from kfast.errors.codes import ErrorCode as ErrorCode

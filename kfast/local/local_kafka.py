@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import ConfigurationError, IllegalStateError, LocalKafkaError
 from kfast.local import topics as local_topics
 from kfast.local.acl import Acl

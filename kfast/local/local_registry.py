@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import ConfigurationError, IllegalStateError, LocalKafkaError
 from kfast.local.jars import JarSet, Progress, resolve_jar_set
 from kfast.local.java import find_java

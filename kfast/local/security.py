@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import (
     ConfigurationError,
     IllegalStateError,

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.local.java import Java, find_java
 
 if TYPE_CHECKING:

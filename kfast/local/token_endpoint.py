@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.local.tokens import TokenIssuer
 
 logger = get_logger(__name__)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
 
 ISSUER: Final = "https://issuer.local-kafka"
 AUDIENCE: Final = "kafka"

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast._clock import Clock, SystemClock
-from kfast._logs import get_logger
-from kfast._signals import is_of_signal_handler
-from kfast._version import installed_version
+from kfast._base.clock import Clock, SystemClock
+from kfast._base.logs import get_logger
+from kfast._base.signals import is_of_signal_handler
+from kfast._base.version import installed_version
 from kfast.client import diagnosis
 from kfast.client.broker_connection import BrokerConnection, ConnectionSettings
 from kfast.client.cluster import Node
@@ -43,8 +43,8 @@ from kfast.network.transport_factory import transport_factory
 
 if TYPE_CHECKING:
     from kfast._native.frame import FrameReceiver
-    from kfast.client.sasl.login import SaslLogins
     from kfast.config import ConsumerConfig
+    from kfast.security.sasl.login import SaslLogins
 
 logger = get_logger(__name__)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kfast.client.sasl.login import PendingStep, SaslLogins
+    from kfast.security.sasl.login import PendingStep, SaslLogins
 
 CHECK_MS: Final = 1_000
 

@@ -26,8 +26,8 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kfast._clock import Clock, ExponentialBackoff
-from kfast._logs import get_logger
+from kfast._base.clock import Clock, ExponentialBackoff
+from kfast._base.logs import get_logger
 from kfast.client import diagnosis
 from kfast.client.bootstrap_diagnosis import BootstrapDiagnosis
 from kfast.client.cluster import Node

@@ -14,7 +14,7 @@ from kfast.errors import ConfigurationError
 from kfast.network.transport import PlaintextTransport, SocketSettings, Transport, TransportFactory
 
 if TYPE_CHECKING:
-    from kfast._clock import Clock
+    from kfast._base.clock import Clock
     from kfast.config import ConsumerConfig
 
 
@@ -26,7 +26,7 @@ def transport_factory(config: ConsumerConfig, clock: Clock) -> TransportFactory:
         _as_options(config.socket_options),
     )
     if config.security_protocol in {"SSL", "SASL_SSL"}:
-        from kfast.network.tls.transport import TlsTransportFactory  # noqa: PLC0415 - loads ssl
+        from kfast.security.tls.transport import TlsTransportFactory  # noqa: PLC0415 - loads ssl
 
         return TlsTransportFactory(config, settings, clock)
 

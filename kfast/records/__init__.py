@@ -1,9 +1,8 @@
 """Records as columns: what a poll returns.
 
-``consumer_records`` holds the records of a poll, ``partition_records`` those of one partition,
-``columns`` the kinds of key and value columns, ``arrow`` their export by the Arrow C data
-interface. The public names can be imported from here; each is loaded when it is first used, since
-the columns are needed by the deserializers, which in turn are needed to build records.
+``consumer_records`` holds the records of a poll, ``partition_records`` those of one partition;
+``kfast.columns`` has the kinds of key and value columns. The public names of both can be imported
+from here; each is loaded when it is first used, since NumPy takes long to import.
 """
 
 from __future__ import annotations
@@ -12,43 +11,43 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kfast.columns.bytes import BytesColumn
+    from kfast.columns.decimal import DecimalColumn
+    from kfast.columns.dictionary import DictionaryColumn
+    from kfast.columns.headers import HeadersColumn
+    from kfast.columns.record_errors import RecordError, RecordErrors
+    from kfast.columns.text import StringColumn
+    from kfast.columns.typed import ListColumn, MapColumn, StructColumn
+    from kfast.columns.uuid import UuidColumn
     from kfast.records.building import (
         BuildResult,
         build_partition_records,
         empty_partition_records,
     )
-    from kfast.records.columns.bytes import BytesColumn
-    from kfast.records.columns.decimal import DecimalColumn
-    from kfast.records.columns.dictionary import DictionaryColumn
-    from kfast.records.columns.headers import HeadersColumn
-    from kfast.records.columns.text import StringColumn
-    from kfast.records.columns.typed import ListColumn, MapColumn, StructColumn
-    from kfast.records.columns.uuid import UuidColumn
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
-    from kfast.records.errors import RecordError, RecordErrors
     from kfast.records.partition_records import PartitionRecords
     from kfast.records.row_columns import COLUMN_NAMES
 
 _HOMES = {
-    "COLUMN_NAMES": "row_columns",
-    "BuildResult": "building",
-    "BytesColumn": "columns.bytes",
-    "ConsumerRecord": "consumer_record",
-    "ConsumerRecords": "consumer_records",
-    "HeadersColumn": "columns.headers",
-    "PartitionRecords": "partition_records",
-    "StringColumn": "columns.text",
-    "RecordErrors": "errors",
-    "RecordError": "errors",
-    "StructColumn": "columns.typed",
-    "MapColumn": "columns.typed",
-    "ListColumn": "columns.typed",
-    "DictionaryColumn": "columns.dictionary",
-    "DecimalColumn": "columns.decimal",
-    "UuidColumn": "columns.uuid",
-    "build_partition_records": "building",
-    "empty_partition_records": "building",
+    "COLUMN_NAMES": "kfast.records.row_columns",
+    "BuildResult": "kfast.records.building",
+    "BytesColumn": "kfast.columns.bytes",
+    "ConsumerRecord": "kfast.records.consumer_record",
+    "ConsumerRecords": "kfast.records.consumer_records",
+    "HeadersColumn": "kfast.columns.headers",
+    "PartitionRecords": "kfast.records.partition_records",
+    "StringColumn": "kfast.columns.text",
+    "RecordErrors": "kfast.columns.record_errors",
+    "RecordError": "kfast.columns.record_errors",
+    "StructColumn": "kfast.columns.typed",
+    "MapColumn": "kfast.columns.typed",
+    "ListColumn": "kfast.columns.typed",
+    "DictionaryColumn": "kfast.columns.dictionary",
+    "DecimalColumn": "kfast.columns.decimal",
+    "UuidColumn": "kfast.columns.uuid",
+    "build_partition_records": "kfast.records.building",
+    "empty_partition_records": "kfast.records.building",
 }
 """The module of each name, as above."""
 
@@ -78,6 +77,6 @@ if not TYPE_CHECKING:  # a type checker would take every misspelt name for one o
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value  # found without this function from now on
         return value

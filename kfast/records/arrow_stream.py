@@ -37,8 +37,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 import numpy as np
 
 from kfast._native import arrow_export
-from kfast.errors import ConfigurationError, DeserializationError, KafkaError
-from kfast.records.arrow.arrays import (
+from kfast.columns.arrow.arrays import (
     coded_column,
     constant_column,
     dictionary_of,
@@ -46,15 +45,16 @@ from kfast.records.arrow.arrays import (
     integer_column,
     timestamp_column,
 )
-from kfast.records.arrow.nodes import INT32_MAX, ArrowColumn, Capsule, SchemaNode, struct_column
-from kfast.records.arrow.objects import object_sizes, plan_objects
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.operations import Request, is_object_array, values_column
-from kfast.records.columns.text import StringColumn
+from kfast.columns.arrow.nodes import INT32_MAX, ArrowColumn, Capsule, SchemaNode, struct_column
+from kfast.columns.arrow.objects import object_sizes, plan_objects
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.operations import Request, is_object_array, values_column
+from kfast.columns.text import StringColumn
+from kfast.errors import ConfigurationError, DeserializationError, KafkaError
 from kfast.records.row_columns import COLUMN_NAMES, RowColumns, common_columns, concat_rows
 
 if TYPE_CHECKING:
-    from kfast.records.columns.typed import StructColumn
+    from kfast.columns.typed import StructColumn
 
 Flatten: TypeAlias = bool | Literal["all"]
 

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.record_errors import NO_ERRORS
+from kfast.columns.spans import ColumnOrigin, block_bytes
 from kfast.deserializers import as_deserializer
 from kfast.records.chunk_rows import ChunkRows, RecordIndexLike
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import ColumnOrigin, block_bytes
 from kfast.records.deserializing import NO_LIMIT, Deserialization, OnError
-from kfast.records.errors import NO_ERRORS
 from kfast.records.partition_records import PartitionRecords
 from kfast.records.row_columns import RowColumns, selected_columns
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kfast.columns.operations import Values
     from kfast.deserializers import Deserializer
     from kfast.errors import DeserializationError
-    from kfast.records.columns.operations import Values
 
 
 @dataclass(slots=True)

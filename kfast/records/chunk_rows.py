@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from kfast._native.record_index import RecordIndex
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import ColumnOrigin, index_array
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.spans import ColumnOrigin, index_array
 from kfast.records.row_columns import RowColumns
 
 if TYPE_CHECKING:

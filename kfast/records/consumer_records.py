@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from numpy.typing import NDArray
 
-from kfast.records.arrow.nodes import Capsule, requested_columns
+from kfast.columns.arrow.nodes import Capsule, requested_columns
+from kfast.columns.record_errors import RecordErrors
+from kfast.columns.spans import block_bytes
 from kfast.records.arrow_stream import Flatten, Form, Part, record_stream
 from kfast.records.building import empty_partition_records
-from kfast.records.columns.spans import block_bytes
 from kfast.records.consumer_record import ConsumerRecord
 from kfast.records.data_frames import arrow_table, pandas_frame, polars_frame, structured_array
-from kfast.records.errors import RecordErrors
 from kfast.records.partition_records import PartitionRecords, with_rows
 from kfast.records.preview import html_preview, result_title, text_preview
 from kfast.types import OffsetAndMetadata, OffsetOfTopic, TopicPartition

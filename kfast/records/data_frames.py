@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
+from kfast.columns.arrow.nodes import CapsuleStream
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.operations import is_object_array, values_array, values_list
+from kfast.columns.spans import object_array, read_only
+from kfast.columns.uuid import UuidColumn
 from kfast.errors import KafkaError
-from kfast.records.arrow.nodes import CapsuleStream
 from kfast.records.arrow_stream import Flatten, Form, Part, record_stream
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.operations import is_object_array, values_array, values_list
-from kfast.records.columns.spans import object_array, read_only
-from kfast.records.columns.uuid import UuidColumn
 from kfast.records.row_columns import COLUMN_NAMES, common_columns
 
 if TYPE_CHECKING:

@@ -24,24 +24,24 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.record_errors import NO_ERRORS, ErrorPart, RecordErrors, error_message
+from kfast.columns.spans import read_only, take
+from kfast.columns.text import StringColumn
 from kfast.deserializers import as_deserializer, describe, is_native, needs_headers
 from kfast.errors import ConfigurationError, DeserializationError, IllegalStateError
 from kfast.records.chunk_rows import ChunkRows, RecordIndexLike
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import read_only, take
-from kfast.records.columns.text import StringColumn
-from kfast.records.errors import NO_ERRORS, ErrorPart, RecordErrors, error_message
 from kfast.records.row_columns import RowColumns
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kfast.columns.column_data import ColumnData
+    from kfast.columns.operations import Values
     from kfast.deserializers import DecodedColumn, Deserializer, NativeDeserializer
     from kfast.deserializers.typed import TypedDeserializer
-    from kfast.records.columns.column_data import ColumnData
-    from kfast.records.columns.operations import Values
 
 NO_LIMIT: Final = 1 << 62
 

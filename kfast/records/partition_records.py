@@ -18,9 +18,19 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
+from kfast.columns.arrow.nodes import Capsule, CapsulePair, requested_columns
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.operations import Values
+from kfast.columns.record_errors import NO_ERRORS, RecordErrors
+from kfast.columns.spans import (
+    Rows,
+    block_bytes,
+    row_number,
+    row_selection,
+    rows_covered,
+)
 from kfast.errors import IllegalStateError
-from kfast.records.arrow.nodes import Capsule, CapsulePair, requested_columns
 from kfast.records.arrow_stream import (
     Flatten,
     Form,
@@ -29,19 +39,9 @@ from kfast.records.arrow_stream import (
     record_schema,
     record_stream,
 )
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.operations import Values
-from kfast.records.columns.spans import (
-    Rows,
-    block_bytes,
-    row_number,
-    row_selection,
-    rows_covered,
-)
 from kfast.records.consumer_record import ConsumerRecord
 from kfast.records.data_frames import pandas_frame, polars_frame, structured_array
 from kfast.records.deserializing import OnError, decode_rows
-from kfast.records.errors import NO_ERRORS, RecordErrors
 from kfast.records.preview import html_preview, partition_title, text_preview
 from kfast.records.row_columns import RowColumns, concat_rows
 from kfast.types import TopicPartition

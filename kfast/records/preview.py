@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kfast.records.table_text import (
+from kfast.columns.table_text import (
     ELLIPSIS,
     cell_text,
     html_table,

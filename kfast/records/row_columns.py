@@ -13,12 +13,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kfast._base.spelling import did_you_mean
 from kfast._native import columns
-from kfast._spelling import did_you_mean
-from kfast.errors import ConfigurationError, IllegalStateError
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.operations import (
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.operations import (
     Values,
     concat_values,
     restored_values,
@@ -27,9 +26,10 @@ from kfast.records.columns.operations import (
     values_list,
     values_state,
 )
-from kfast.records.columns.spans import Rows, index_array, own, read_only, restored, take
-from kfast.records.columns.text import StringColumn
-from kfast.records.columns.uuid import UuidColumn
+from kfast.columns.spans import Rows, index_array, own, read_only, restored, take
+from kfast.columns.text import StringColumn
+from kfast.columns.uuid import UuidColumn
+from kfast.errors import ConfigurationError, IllegalStateError
 from kfast.records.consumer_record import ConsumerRecord
 
 COLUMN_NAMES: Final = (

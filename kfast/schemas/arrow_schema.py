@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final, TypeAlias
 
-from kfast._arrow_metadata import decode_metadata, encode_metadata
+from kfast._base.arrow_metadata import decode_metadata, encode_metadata
 from kfast._native import arrow_export
 from kfast.schemas.field import checked_field, source_steps
 from kfast.schemas.names import (

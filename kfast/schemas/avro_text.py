@@ -22,7 +22,7 @@ from enum import IntEnum, unique
 from types import MappingProxyType
 from typing import Any, Final
 
-from kfast._spelling import did_you_mean
+from kfast._base.spelling import did_you_mean
 from kfast.errors import ConfigurationError
 
 MAX_TEXT: Final = 4 << 20

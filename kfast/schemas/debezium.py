@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from kfast._spelling import did_you_mean
+from kfast._base.spelling import did_you_mean
 from kfast.errors import ConfigurationError
 from kfast.schemas.mapping import read_schema
 from kfast.schemas.names import field_of_text, list_type, map_type, struct_type

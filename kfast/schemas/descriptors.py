@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum, unique
 from typing import Final
 
-from kfast._spelling import did_you_mean
+from kfast._base.spelling import did_you_mean
 from kfast.errors import ConfigurationError
 
 

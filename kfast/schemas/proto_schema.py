@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kfast.errors import ConfigurationError
-from kfast.registered_schema import PROTOBUF
+from kfast.registry.registered_schema import PROTOBUF
 from kfast.schemas.descriptor_set import read_descriptor_files
 from kfast.schemas.descriptors import ProtoPool
 from kfast.schemas.proto_builtin import builtin_file
@@ -20,7 +20,7 @@ from kfast.schemas.proto_files import NO_SET_HINT, FileDefinition, link
 from kfast.schemas.proto_text import parse_file
 
 if TYPE_CHECKING:
-    from kfast.registered_schema import RegisteredSchema
+    from kfast.registry.registered_schema import RegisteredSchema
 
 MAX_TEXTS: Final = 16 << 20
 """Characters of a schema and what it imports."""

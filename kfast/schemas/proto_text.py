@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from kfast._spelling import did_you_mean
+from kfast._base.spelling import did_you_mean
 from kfast.errors import ConfigurationError
 from kfast.schemas.descriptors import Default, ProtoType
 from kfast.schemas.proto_files import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kfast._spelling import did_you_mean
+from kfast._base.spelling import did_you_mean
 from kfast.errors import ConfigurationError
 
 MAX_NESTING: Final = 64

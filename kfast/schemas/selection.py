@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kfast._spelling import did_you_mean
+from kfast._base.spelling import did_you_mean
 from kfast.errors import ConfigurationError
 
 ITEM: Final = "[]"

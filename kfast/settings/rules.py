@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import ConfigurationError
 from kfast.settings.kinds import INT32_MAX
 from kfast.settings.security_rules import apply_tls_rules, refuse_unverified

@@ -71,7 +71,7 @@ def register(spark: Any) -> None:
 
 
 def _load(name: str) -> Any:
-    from kfast._optional import optional_package  # noqa: PLC0415 - this package imports lazily
+    from kfast._base.optional import optional_package  # noqa: PLC0415 - this package imports lazily
 
     optional_package("pyspark", f"kfast.spark.{name}")
     if name == "KafkaDataSource":

@@ -26,16 +26,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
+from kfast.columns.arrow.arrays import constant_column
+from kfast.columns.arrow.nodes import CapsulePair
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.operations import values_column
+from kfast.columns.text import StringColumn
 from kfast.deserializers import needs_headers
 from kfast.deserializers.formats import deserializer_of
 from kfast.errors import KafkaError
-from kfast.records.arrow.arrays import constant_column
-from kfast.records.arrow.nodes import CapsulePair
 from kfast.records.arrow_stream import row_ranges
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.operations import values_column
-from kfast.records.columns.text import StringColumn
 from kfast.schemas.formats import FORMATS, STRUCT
 from kfast.table.arrow_types import arrow_schema, is_wider
 from kfast.table.projection import RESCUED
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kfast.deserializers.formats import Spelling
     from kfast.records.partition_records import PartitionRecords
     from kfast.records.row_columns import RowColumns
-    from kfast.registered_schema import SchemaSource
+    from kfast.registry.registered_schema import SchemaSource
     from kfast.schemas.types import SchemaField
     from kfast.table.dead_letter_sink import DeadLetterSink
     from kfast.table.projection import Projection
@@ -258,7 +258,7 @@ class ArrowBatches:
             if is_wider(array.type, field.type):  # that of a table, which has it from before
                 return array.cast(field.type)
             return retyped(array, field)
-        from kfast.records.columns.column_arrow import arrow_of  # noqa: PLC0415 - typed columns only
+        from kfast.columns.column_arrow import arrow_of  # noqa: PLC0415 - typed columns only
 
         array = self._arrow.array(CapsulePair(arrow_of(made.node, "", is_nullable=True)))
         if not array.type.equals(field.type):

@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kfast._logs import get_logger
-from kfast._optional import check_package, optional_package
-from kfast.client.authentication_errors import printable
+from kfast._base.logs import get_logger
+from kfast._base.optional import check_package, optional_package
+from kfast.columns.record_errors import RecordError
 from kfast.errors import (
     ConfigurationError,
     KafkaError,
@@ -42,7 +42,7 @@ from kfast.errors import (
     UnknownTopicOrPartitionError,
     exception_for,
 )
-from kfast.records.errors import RecordError
+from kfast.security.authentication_errors import printable
 from kfast.table.batches import DataFile
 from kfast.table.dead_letters import record_error
 from kfast.table.producer_settings import producer_settings

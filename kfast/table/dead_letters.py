@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
+from kfast.columns.record_errors import RecordError, error_message
 from kfast.errors import ConfigurationError
-from kfast.records.errors import RecordError, error_message
 from kfast.table.batches import DataFile
 from kfast.table.file_formats import GROUP_BYTES, parquet_writer
 from kfast.table.file_names import final_path, task_name

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kfast._clock import SystemClock
-from kfast._optional import optional_package
+from kfast._base.clock import SystemClock
+from kfast._base.optional import optional_package
 from kfast.errors import TableError
 from kfast.table.store import TableStore
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import TableError
 from kfast.table.delta_commits import ENTRY, DeltaCommit, DeltaCommits, commit_path
 from kfast.table.delta_storage import delta_errors, import_deltalake

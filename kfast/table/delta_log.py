@@ -30,7 +30,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.schemas.ddl import field_of_ddl
 from kfast.table.batches import PartitionGone

@@ -20,7 +20,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
 
 if TYPE_CHECKING:
     import pyarrow as pa

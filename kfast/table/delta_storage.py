@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import (
     ConfigurationError,
     KafkaError,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kfast._optional import optional_package
-from kfast.records.arrow.arrays import constant_column
-from kfast.records.arrow.nodes import CapsulePair
+from kfast._base.optional import optional_package
+from kfast.columns.arrow.arrays import constant_column
+from kfast.columns.arrow.nodes import CapsulePair
 from kfast.table.projection import Projection
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
 from kfast.errors import ConfigurationError, did_you_mean
 from kfast.table.projection import Projection, sql_type
 

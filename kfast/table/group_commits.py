@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import KafkaError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.table.topic_ids import id_bytes

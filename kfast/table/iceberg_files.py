@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
 from kfast.errors import KafkaError
 from kfast.table.batches import DataFile
 from kfast.table.iceberg_partitions import stored_values

@@ -25,9 +25,9 @@ import time
 from contextlib import suppress
 from typing import Any, Final
 
-from kfast._clock import ExponentialBackoff, SystemClock
-from kfast._logs import get_logger
-from kfast._optional import optional_package
+from kfast._base.clock import ExponentialBackoff, SystemClock
+from kfast._base.logs import get_logger
+from kfast._base.optional import optional_package
 from kfast.errors import ConfigurationError, KafkaError, TableError
 from kfast.table.entries import Entry, TableShape, Writer, first_entry
 from kfast.table.fsspec_store import open_store

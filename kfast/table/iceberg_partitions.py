@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
 from kfast.errors import ConfigurationError
 from kfast.table.projection import Projection
 

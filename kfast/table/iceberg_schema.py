@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
 from kfast.errors import ConfigurationError, TableError
 from kfast.table.arrow_types import arrow_schema
 from kfast.table.projection import Projection

@@ -14,7 +14,7 @@ from kfast.table.ingest_totals import IngestTotals
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kfast._clock import Clock
+    from kfast._base.clock import Clock
     from kfast.table.entries import Entry
     from kfast.table.ingest_watcher import IngestStart, ReadLag
 

@@ -19,11 +19,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.table.ingest_totals import skipped_in
 
 if TYPE_CHECKING:
-    from kfast._clock import Clock
+    from kfast._base.clock import Clock
     from kfast.table.entries import Entry
     from kfast.table.ingest_watcher import IngestStart, ReadLag
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import KafkaError
 from kfast.table.batches import DataFile
 from kfast.table.entries import Entry, decode_entry, encode_entry

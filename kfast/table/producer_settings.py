@@ -15,8 +15,8 @@ from kfast.errors import ConfigurationError
 from kfast.settings.secret import Secret
 
 if TYPE_CHECKING:
-    from kfast.client.sasl.sasl_settings import SaslSettings
     from kfast.config import ConsumerConfig
+    from kfast.security.sasl.sasl_settings import SaslSettings
 
 _OAUTH: Final = frozenset({"OAUTHBEARER", "AWS_MSK_IAM"})
 """What is OAUTHBEARER on the wire."""
@@ -61,8 +61,8 @@ def _address(host: str, port: int) -> str:
 
 
 def _tls(config: ConsumerConfig) -> Settings:
-    from kfast.network.tls.ciphers import openssl_name  # noqa: PLC0415 - with TLS only
-    from kfast.network.tls.stores import (  # noqa: PLC0415
+    from kfast.security.tls.ciphers import openssl_name  # noqa: PLC0415 - with TLS only
+    from kfast.security.tls.stores import (  # noqa: PLC0415
         ask_passwords,
         client_certificate,
         trusted_certificates,
@@ -95,7 +95,7 @@ def _tls(config: ConsumerConfig) -> Settings:
 
 
 def _sasl(config: ConsumerConfig) -> Settings:
-    from kfast.client.sasl.sasl_settings import SaslSettings  # noqa: PLC0415 - with SASL only
+    from kfast.security.sasl.sasl_settings import SaslSettings  # noqa: PLC0415 - with SASL only
 
     login = SaslSettings.of(config)
     if login.is_delegation_token:
@@ -139,7 +139,7 @@ def _oauth(config: ConsumerConfig, login: SaslSettings) -> Settings:
     if config.https_ca_location is not None:
         settings["https.ca.location"] = config.https_ca_location
     elif endpoint.is_https and config.ssl_truststore_location is not None:
-        from kfast.network.tls.stores import (  # noqa: PLC0415 - seldom used
+        from kfast.security.tls.stores import (  # noqa: PLC0415 - seldom used
             ask_passwords,
             trusted_certificates,
         )
@@ -151,7 +151,7 @@ def _oauth(config: ConsumerConfig, login: SaslSettings) -> Settings:
 def _token_callback(
     config: ConsumerConfig, login: SaslSettings
 ) -> Callable[[str], tuple[str, float, str, Mapping[str, str]]]:
-    from kfast.client.sasl.token_provider import token_source  # noqa: PLC0415 - with OAuth only
+    from kfast.security.sasl.token_provider import token_source  # noqa: PLC0415 - with OAuth only
 
     argument = config.sasl_oauthbearer_config or Secret("")
     source = token_source(login.provider, argument, login.mechanism)
@@ -167,7 +167,7 @@ def _token_callback(
 
 
 def _soon_s() -> float:
-    from kfast._clock import SystemClock  # noqa: PLC0415 - of few tokens
+    from kfast._base.clock import SystemClock  # noqa: PLC0415 - of few tokens
 
     return SystemClock().wall_ms() / 1000 + 60
 

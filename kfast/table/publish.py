@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import IllegalStateError, KafkaError
 from kfast.table.batches import (
     BatchPart,

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kfast._base.background_call import BackgroundCall
 from kfast.table.arrow_batches import ArrowBatches
 from kfast.table.batches import DataFile, ReadRange
 from kfast.table.entries import CATALOG_FORMATS
@@ -30,7 +31,6 @@ from kfast.table.read_counts import ReadCounts
 from kfast.table.store import TableStore, storage_errors
 from kfast.table.table_log import STAGING
 from kfast.table.time_limits import time_limits
-from kfast.threads.background_call import BackgroundCall
 
 if TYPE_CHECKING:
     import pyarrow as pa

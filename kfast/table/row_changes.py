@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
 from kfast.errors import ConfigurationError, KafkaError, did_you_mean
 from kfast.table.projection import OutputColumn, Projection, sql_type
 from kfast.table.upserts import DELETED

@@ -185,13 +185,13 @@ class LocalStore:
 
     def open_input(self, path: str) -> Any:
         """Open a file for reading, as pyarrow takes it."""
-        from kfast._optional import optional_package  # noqa: PLC0415 - compaction only
+        from kfast._base.optional import optional_package  # noqa: PLC0415 - compaction only
 
         return optional_package("pyarrow", "a table of files").OSFile(str(self._path(path)), "rb")
 
     def open_output(self, path: str) -> Any:
         """Open a new file for writing, as pyarrow takes it."""
-        from kfast._optional import optional_package  # noqa: PLC0415 - workers only
+        from kfast._base.optional import optional_package  # noqa: PLC0415 - workers only
 
         target = self._path(path)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kfast.columns.record_errors import error_message
 from kfast.deserializers.deserializer import BadValue
 from kfast.errors import DeserializationError
-from kfast.records.errors import error_message
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
 from kfast.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kfast.records.columns.column_data import ColumnData, storage_dtype
-from kfast.records.columns.spans import read_only
+from kfast.columns.column_data import ColumnData, storage_dtype
+from kfast.columns.spans import read_only
 from kfast.schemas.types import DataType, Kind, SchemaField
 
 _INT32_MAX: Final = 2**31 - 1

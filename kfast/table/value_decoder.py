@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.operations import select_values
+from kfast.columns.record_errors import ErrorKind, error_message
+from kfast.columns.uuid import UuidColumn
 from kfast.deserializers import (
     BadValue,
     Deserializer,
@@ -24,19 +28,15 @@ from kfast.deserializers import (
     needs_headers,
 )
 from kfast.errors import DeserializationError
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.operations import select_values
-from kfast.records.columns.uuid import UuidColumn
-from kfast.records.errors import ErrorKind, error_message
 from kfast.table.option_spelling import OptionSpelling
 
 if TYPE_CHECKING:
+    from kfast.columns.column_data import ColumnData
+    from kfast.columns.headers import HeadersColumn
+    from kfast.columns.nested import NestedColumn
+    from kfast.columns.operations import Values
+    from kfast.columns.text import StringColumn
     from kfast.deserializers.json import Json
-    from kfast.records.columns.column_data import ColumnData
-    from kfast.records.columns.headers import HeadersColumn
-    from kfast.records.columns.nested import NestedColumn
-    from kfast.records.columns.operations import Values
-    from kfast.records.columns.text import StringColumn
     from kfast.records.partition_records import PartitionRecords
     from kfast.schemas.types import SchemaField
     from kfast.table.value_columns import BadRows

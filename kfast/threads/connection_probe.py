@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
-from kfast._clock import ExponentialBackoff
+from kfast._base.clock import ExponentialBackoff
 from kfast.client.connection_states import ClusterConnectionStates, ConnectionKey, ConnectionState
 from kfast.client.diagnosis import FailureKind, failure_kind
 from kfast.client.request import Channel
@@ -22,7 +22,7 @@ from kfast.threads.name_resolver import NameResolver
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from kfast._clock import Clock
+    from kfast._base.clock import Clock
     from kfast.client.cluster import Node
     from kfast.client.connection_states import NodeConnectionState
     from kfast.config import ConsumerConfig

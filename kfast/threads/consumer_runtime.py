@@ -13,7 +13,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Final, TypeVar, overload
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast._runtime.one_time_call import CallDepth
 from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.client.metadata import Metadata
@@ -46,12 +46,9 @@ from kfast.threads.network_thread import NetworkThread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from kfast._clock import Clock
+    from kfast._base.clock import Clock
     from kfast._native.record_batch import RecordIndex
     from kfast.client.cluster import TopicMetadata
-    from kfast.client.sasl import TokenRequest
-    from kfast.client.sasl.login import SaslLogins
-    from kfast.client.sasl.oidc import ClientCredentials, Endpoint
     from kfast.config import ConsumerConfig
     from kfast.consumer.admin.admin_requests import Answers
     from kfast.consumer.admin.questions import Key, Question
@@ -59,7 +56,10 @@ if TYPE_CHECKING:
     from kfast.consumer.pending_result import PendingResult
     from kfast.records.building import BuildResult
     from kfast.records.partition_records import PartitionRecords
-    from kfast.threads.login_worker import LoginWorker
+    from kfast.security.login_worker import LoginWorker
+    from kfast.security.sasl import TokenRequest
+    from kfast.security.sasl.login import SaslLogins
+    from kfast.security.sasl.oidc import ClientCredentials, Endpoint
     from kfast.types import OAuthToken, OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")
@@ -323,7 +323,7 @@ class ConsumerRuntime:
         """Return an error about permissions with the user that it is about. Any thread."""
         if not isinstance(error, AuthorizationError):
             return error
-        from kfast.client.authentication_errors import denied  # noqa: PLC0415 - for errors
+        from kfast.security.authentication_errors import denied  # noqa: PLC0415 - for errors
 
         if self._login_user is not None:
             user = self._login_user.name
@@ -510,8 +510,8 @@ def make_login_parts(
     """
     if not config.security_protocol.startswith("SASL_"):
         return None, None
-    from kfast.client.sasl import make_logins  # noqa: PLC0415
-    from kfast.threads.login_worker import LoginWorker  # noqa: PLC0415
+    from kfast.security.login_worker import LoginWorker  # noqa: PLC0415
+    from kfast.security.sasl import make_logins  # noqa: PLC0415
 
     worker = LoginWorker(f"kfast-login-{config.client_id}", clock)
     logins = make_logins(config, worker, _token_request(config, worker, clock), clock)
@@ -522,7 +522,7 @@ def make_login_parts(
 def _token_request(config: ConsumerConfig, worker: LoginWorker, clock: Clock) -> TokenRequest:
     if config.sasl_oauthbearer_token_endpoint_url is None:
         return _no_token
-    from kfast.threads.token_endpoint import TokenEndpoint  # noqa: PLC0415
+    from kfast.security.token_endpoint import TokenEndpoint  # noqa: PLC0415
 
     return TokenEndpoint(config, worker.pause, clock).request
 

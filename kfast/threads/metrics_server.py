@@ -15,9 +15,9 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
+from kfast._base.own_thread import OwnThread
 from kfast.errors import ConfigurationError
-from kfast.threads.own_thread import OwnThread
 
 if TYPE_CHECKING:
     from types import TracebackType

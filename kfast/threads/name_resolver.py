@@ -20,13 +20,13 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from kfast._base.own_thread import OwnThread
 from kfast.network.resolver import is_ip_address
-from kfast.threads.own_thread import OwnThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kfast._clock import Clock
+    from kfast._base.clock import Clock
     from kfast.client.node_addresses import Address
     from kfast.network.resolver import Resolver
 

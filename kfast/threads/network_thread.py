@@ -15,15 +15,15 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
+from kfast._base.worker_thread import WorkerThread
 from kfast.errors import IllegalStateError, KafkaError, WakeupError
 from kfast.threads.application_event import ApplicationEvent
-from kfast.threads.worker_thread import WorkerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kfast._clock import Clock
+    from kfast._base.clock import Clock
     from kfast.client.request import UnsentRequest
     from kfast.client.request_manager import RequestManager
 

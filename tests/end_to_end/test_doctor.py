@@ -18,7 +18,7 @@ from tests.fake_broker.releases import Api
 from tests.fake_broker.sasl import SaslListener
 from tests.fake_broker.server import FakeBrokerServer
 from tests.reference.batches import Record
-from tests.unit.network.tls.authority import ca_pem, server_context
+from tests.unit.security.tls.authority import ca_pem, server_context
 
 Checks = dict[str, dict[str, Any]]
 Run = Callable[..., tuple[int, Checks]]

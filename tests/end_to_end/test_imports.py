@@ -12,8 +12,8 @@ from tests.imported_modules import among, last_line_of
 
 HEAVY = (
     *("pyarrow", "pandas", "polars", "pyspark", "rich", "confluent_kafka", "asyncio"),
-    *("ssl", "hmac", "hashlib", "http", "kfast.client.sasl", "kfast.network.tls"),
-    "kfast.threads.login_worker",
+    *("ssl", "hmac", "hashlib", "http", "kfast.security.sasl", "kfast.security.tls"),
+    "kfast.security.login_worker",
 )
 """What a consumer never needs."""
 
@@ -137,7 +137,7 @@ def test_a_read_that_writes_text_imports_no_columns(
         "numpy",
         "email",
         "kfast.deserializers",
-        "kfast.records.columns",
+        "kfast.columns",
         "kfast.bulk",
         "kfast.local",
     )
@@ -163,7 +163,7 @@ NOT_FOR_COMMANDS = (
     *("numpy", "email", "importlib.metadata", "tomllib", "xml", "unittest", "pydoc"),
     # Of schemas the names of formats are in the help.
     *("kfast.schemas.types", "kfast.schemas.schema", "kfast.schemas.ddl", "kfast.schemas.layout"),
-    *("kfast.deserializers", "kfast.records.columns", "kfast.bulk", "kfast.local"),
+    *("kfast.deserializers", "kfast.columns", "kfast.bulk", "kfast.local"),
     *("kfast.spark", "kfast.table", "kfast.demo", "kfast.transactions"),
 )
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kfast import cli
-from kfast._clock import SystemClock
+from kfast._base.clock import SystemClock
 from kfast.errors import StorageError
 from kfast.table.ingest import Ingest
 from kfast.table.ingest.options import IngestOptions

@@ -30,7 +30,7 @@ from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import EditResponse, NeverAnswer, TopLevelError
 from tests.fake_broker.releases import Api
 from tests.fake_broker.sasl import SaslListener
-from tests.unit.network.tls.authority import ca_pem, server_context
+from tests.unit.security.tls.authority import ca_pem, server_context
 
 PACKAGE = str(Path(kfast.__file__).parent)
 T0 = TopicPartition("t", 0)

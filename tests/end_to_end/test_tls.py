@@ -25,7 +25,7 @@ from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import Drop, Split
 from tests.imported_modules import among, last_line_of
 from tests.unit.network.serving import serving
-from tests.unit.network.tls.authority import (
+from tests.unit.security.tls.authority import (
     authority,
     ca_pem,
     server_context,

@@ -13,13 +13,13 @@ import pytest
 
 import kfast
 from kfast._native import buffers
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.typed import StructColumn
 from kfast.deserializers.json import Json
 from kfast.deserializers.protobuf import Protobuf
 from kfast.deserializers.typed import NO_LIMIT
 from kfast.errors import DeserializationError, SchemaRegistryError
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.typed import StructColumn
-from kfast.registered_schema import KeyKind, RegisteredSchema, SchemaAnswers, SchemaKey
+from kfast.registry.registered_schema import KeyKind, RegisteredSchema, SchemaAnswers, SchemaKey
 from kfast.types import TopicPartition
 from tests.end_to_end.stage import Stage
 from tests.end_to_end.virtual import make_cluster

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kfast.client.sasl.mechanism import Work
-from kfast.threads.login_worker import LoginStep
+from kfast.security.login_worker import LoginStep
+from kfast.security.sasl.mechanism import Work
 
 
 class LoginSteps:

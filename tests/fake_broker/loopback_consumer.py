@@ -13,9 +13,6 @@ from typing import Any, Final, TypeVar
 
 from kfast.application.record_converter import RecordConverter
 from kfast.client.metadata import Metadata
-from kfast.client.sasl import make_logins
-from kfast.client.sasl.login import SaslLogins
-from kfast.client.sasl.oidc import ClientCredentials, Endpoint
 from kfast.config import ConsumerConfig
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
@@ -27,6 +24,9 @@ from kfast.consumer.subscription_state import SubscriptionState
 from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
 from kfast.records import ConsumerRecords, PartitionRecords
+from kfast.security.sasl import make_logins
+from kfast.security.sasl.login import SaslLogins
+from kfast.security.sasl.oidc import ClientCredentials, Endpoint
 from kfast.settings.offset_reset import OffsetResetStrategy
 from kfast.types import OAuthToken, OffsetAndTimestamp, TopicPartition
 from tests.fake_broker.cluster import FakeCluster

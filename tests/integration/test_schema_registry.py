@@ -21,11 +21,11 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from kfast import Protobuf, SchemaRegistry, TopicPartition, cli, read_topic
 from kfast._native.wire_ids import scan
+from kfast.columns.bytes import BytesColumn
 from kfast.errors import LocalKafkaError, SchemaRegistryError
 from kfast.local.local_kafka import LocalKafka
 from kfast.local.local_registry import LocalRegistry
-from kfast.records.columns.bytes import BytesColumn
-from kfast.registered_schema import RegisteredSchema, SchemaKey
+from kfast.registry.registered_schema import RegisteredSchema, SchemaKey
 from tests.fake_registry.server import FakeRegistry
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter

@@ -17,7 +17,7 @@ from kfast.client.cluster import Node
 from kfast.client.node_addresses import Address
 from kfast.errors import KafkaConnectionError, KafkaError, SslAuthenticationError
 from kfast.local.local_kafka import LocalKafka
-from kfast.network.tls.transport import TlsTransport, TlsTransportFactory
+from kfast.security.tls.transport import TlsTransport, TlsTransportFactory
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.relay import relaying

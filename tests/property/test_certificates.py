@@ -7,13 +7,13 @@ import ssl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kfast.client.certificates import (
+from kfast.security.certificates import (
     MAX_NAME_LENGTH,
     MAX_NAMES,
     CertificateFacts,
     read_certificate,
 )
-from tests.unit.network.tls.authority import authority, chain_pem
+from tests.unit.security.tls.authority import authority, chain_pem
 
 CERTIFICATES = [
     ssl.PEM_cert_to_DER_cert(chain_pem(authority().issue_cert(*names, common_name="b1")))

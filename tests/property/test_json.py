@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfast.records.errors import ErrorKind
+from kfast.columns.record_errors import ErrorKind
 from kfast.schemas.field import Field
 from kfast.schemas.json_plan import json_plan
 from kfast.schemas.schema import Schema

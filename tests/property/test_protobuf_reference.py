@@ -24,7 +24,7 @@ from google.protobuf.message import Message
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from kfast.records.errors import ErrorKind
+from kfast.columns.record_errors import ErrorKind
 from kfast.schemas.descriptors import ProtoType
 from kfast.schemas.proto_schema import parse_proto, read_descriptor_set
 from kfast.schemas.protobuf_columns import ProtoColumn, ProtoColumns, Role, message_columns

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfast.records.columns.operations import concat_values, select_values, values_list
+from kfast.columns.operations import concat_values, select_values, values_list
 from kfast.schemas.types import DataType, Kind, SchemaField
 from tests.property.test_builders import TREES, values
 from tests.soaking import examples

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfast._native.column_text import ColumnTexts
-from kfast.records.columns.column_text import text_source
-from kfast.records.columns.typed import StructColumn
+from kfast.columns.column_text import text_source
+from kfast.columns.typed import StructColumn
 from kfast.schemas.types import DataType, Kind, SchemaField
 from tests.reference.typed_text import cell_text, json_text
 from tests.soaking import examples

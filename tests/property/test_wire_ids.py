@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kfast._native.wire_ids import scan
-from kfast.records.columns.bytes import BytesColumn
+from kfast.columns.bytes import BytesColumn
 from tests.unit._native.test_wire_ids import GUID, NAME, confluent, header_block, indexes
 
 Row = tuple[Any, int, str]

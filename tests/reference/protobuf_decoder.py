@@ -12,7 +12,7 @@ import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from kfast.records.errors import ErrorKind
+from kfast.columns.record_errors import ErrorKind
 from kfast.schemas.descriptors import ProtoMessage, ProtoType
 from kfast.schemas.protobuf_columns import ProtoColumn, ProtoColumns, Role
 from kfast.schemas.types import Kind

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kfast._program import pairs
+from kfast._base.program import pairs
 from kfast.errors import ConfigNotFoundError, ConfigurationError
 from kfast.spark.ingest.given_options import source_options, storage_options
 

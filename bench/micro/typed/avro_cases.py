@@ -19,9 +19,9 @@ import kfast
 from bench.data import avro_values
 from bench.micro.typed.cases import MOST_MEMORY, Case
 from bench.micro.typed.json_cases import nested_rows
+from kfast.columns.bytes import BytesColumn
 from kfast.demo.data import TRADE_AVRO, trades
-from kfast.records.columns.bytes import BytesColumn
-from kfast.registered_schema import RegisteredSchema, SchemaAnswers, SchemaKey
+from kfast.registry.registered_schema import RegisteredSchema, SchemaAnswers, SchemaKey
 
 PREFIX = 5
 

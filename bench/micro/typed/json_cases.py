@@ -21,8 +21,8 @@ import pyarrow.json as pa_json
 import kfast
 from bench.data import json_values
 from bench.micro.typed.cases import MOST_MEMORY, Case
+from kfast.columns.bytes import BytesColumn
 from kfast.demo.data import TRADE_COLUMNS, trades
-from kfast.records.columns.bytes import BytesColumn
 
 FLAT_ARROW = pa.schema(
     [

@@ -13,8 +13,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 import kfast
 from bench.micro.typed.cases import MOST_MEMORY, Case
 from bench.micro.typed.json_cases import nested_rows
+from kfast.columns.bytes import BytesColumn
 from kfast.demo.data import trades
-from kfast.records.columns.bytes import BytesColumn
 
 Field = descriptor_pb2.FieldDescriptorProto
 TYPES = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from kfast._clock import ExponentialBackoff
+from kfast._base.clock import ExponentialBackoff
 from kfast.client.cluster import Node
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import IDLE, NEVER_MS, PollResult

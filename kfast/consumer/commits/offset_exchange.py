@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from kfast._clock import ExponentialBackoff
-from kfast._logs import get_logger
+from kfast._base.clock import ExponentialBackoff
+from kfast._base.logs import get_logger
 from kfast.client.request import Channel
 from kfast.consumer.commits.offset_commit import LAST_VERSION_BY_NAME
 from kfast.consumer.error_actions import ErrorAction

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.commits.errors import (

@@ -33,7 +33,7 @@ from collections import deque
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast._native.buffers import PoolShare, most_capacity
 from kfast._runtime.memory_account import MemoryAccount
 from kfast._runtime.wakeup_event import WakeupEvent

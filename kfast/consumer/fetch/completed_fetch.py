@@ -25,7 +25,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kfast._signals import is_of_signal_handler
+from kfast._base.signals import is_of_signal_handler
 from kfast.errors import IllegalStateError, KafkaError, ProtocolError
 
 if TYPE_CHECKING:

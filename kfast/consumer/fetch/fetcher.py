@@ -19,7 +19,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast._native.fetch_response import scan_batches
 from kfast._native.record_batch import SliceDecoder
 from kfast.client.request import UnsentRequest

@@ -21,8 +21,8 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast._clock import ExponentialBackoff
-from kfast._logs import get_logger
+from kfast._base.clock import ExponentialBackoff
+from kfast._base.logs import get_logger
 from kfast.client.cluster import Cluster
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.fetch.node_fetches import NodeFetches

@@ -31,7 +31,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import ErrorCode
 from kfast.types import ZERO_UUID, TopicPartition
 

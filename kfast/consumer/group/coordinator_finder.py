@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from kfast._clock import ExponentialBackoff
-from kfast._logs import get_logger
+from kfast._base.clock import ExponentialBackoff
+from kfast._base.logs import get_logger
 from kfast.client.cluster import Node
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult

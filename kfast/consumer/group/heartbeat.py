@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kfast._clock import ExponentialBackoff
+from kfast._base.clock import ExponentialBackoff
 
 if TYPE_CHECKING:
-    from kfast._clock import Clock
+    from kfast._base.clock import Clock
     from kfast.config import ConsumerConfig
 
 DEFAULT_CONSUMER_INTERVAL_MS: Final = 5_000

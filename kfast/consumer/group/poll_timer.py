@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 
 if TYPE_CHECKING:
     from kfast.config import ConsumerConfig

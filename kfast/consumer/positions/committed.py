@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast._clock import ExponentialBackoff
-from kfast._logs import get_logger
+from kfast._base.clock import ExponentialBackoff
+from kfast._base.logs import get_logger
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.commits.errors import names
 from kfast.consumer.fetch_position import FetchPosition

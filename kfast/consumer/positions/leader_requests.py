@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast._clock import ExponentialBackoff
+from kfast._base.clock import ExponentialBackoff
 from kfast.client.request_manager import NEVER_MS
 from kfast.errors import ErrorCode, exception_for
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.error_actions import ErrorAction

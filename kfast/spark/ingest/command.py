@@ -24,9 +24,10 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from kfast._clock import SystemClock
-from kfast._optional import optional_package
-from kfast._program import pairs, run_program
+from kfast._base.clock import SystemClock
+from kfast._base.optional import optional_package
+from kfast._base.program import pairs, run_program
+from kfast.columns.table_text import shown
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.local.spark import (
     deferred_signals,
@@ -38,7 +39,6 @@ from kfast.local.spark import (
     spark_java_home,
     stop_spark,
 )
-from kfast.records.table_text import shown
 from kfast.spark.ingest import given_options
 from kfast.spark.ingest.compact_command import compact
 from kfast.spark.ingest.progress import IngestProgress

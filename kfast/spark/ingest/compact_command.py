@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from kfast._program import pairs, run_program
+from kfast._base.program import pairs, run_program
 from kfast.errors import ConfigurationError
 from kfast.spark.ingest import given_options
 from kfast.spark.source.option_kinds import duration_ms

@@ -5,7 +5,7 @@ Owns which checkpoint may write a table. Driver only, before the query starts.
 
 from __future__ import annotations
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import ConfigurationError
 from kfast.spark.ingest.checkpoint import has_batches, writer_id
 from kfast.table.entries import Entry, TableShape, Writer

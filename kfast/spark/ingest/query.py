@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
 from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError
 from kfast.kafka_consumer import KafkaConsumer

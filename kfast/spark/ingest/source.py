@@ -220,7 +220,7 @@ class IngestWriter(DataSourceStreamWriter):
         """Write a file without rows if the table has no file yet: readers need its columns."""
         if self._plan.has_files():
             return []
-        from kfast._clock import SystemClock  # noqa: PLC0415 - for a table without records
+        from kfast._base.clock import SystemClock  # noqa: PLC0415 - for a table without records
         from kfast.spark.ingest.task import range_files  # noqa: PLC0415
 
         wanted = OffsetRange(*last.topic_partition, last.until_offset, last.until_offset)

@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kfast._optional import optional_package
-from kfast.records.arrow.nodes import CapsulePair
-from kfast.records.columns.bytes import BytesColumn
+from kfast._base.optional import optional_package
+from kfast.columns.arrow.nodes import CapsulePair
+from kfast.columns.bytes import BytesColumn
 from kfast.spark.source.read_task import (
     freeze_modules,
     range_reader,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import KafkaError, OffsetOutOfRangeError
 from kfast.types import TopicPartition
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Final, Protocol, TypeVar
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.consumer.unknown_topic_check import unknown_partition
 from kfast.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from kfast.kafka_consumer import KafkaConsumer

@@ -180,7 +180,7 @@ def registry_arguments(given: Mapping[str, str]) -> dict[str, object]:
             "option schemaRegistry.url is missing",
             hint='.option("schemaRegistry.url", "http://host:8081")',
         )
-    from kfast.schema_registry import SchemaRegistry  # noqa: PLC0415 - seldom needed
+    from kfast.registry.schema_registry import SchemaRegistry  # noqa: PLC0415 - seldom needed
 
     try:
         SchemaRegistry(**made)  # type: ignore[arg-type]  # it checks them

@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.spark.source.count_channel import CHANNEL
 from kfast.spark.source.query_lag import QueryLag, progress_offsets, query_lag
 from kfast.spark.source.source import KafkaDataSource

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError, did_you_mean
 from kfast.spark.source.format_options import (

@@ -18,8 +18,8 @@ from typing import Final
 
 import numpy as np
 
-from kfast._clock import Clock, SystemClock
-from kfast._logs import get_logger
+from kfast._base.clock import Clock, SystemClock
+from kfast._base.logs import get_logger
 from kfast.errors import (
     CorruptRecordError,
     KafkaConnectionError,

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.spark.source.range_reader import RangeReader, ReadSettings
 from kfast.table.arrow_batches import ArrowBatches, deserializers_of
 

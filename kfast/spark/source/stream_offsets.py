@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Final
 
-from kfast._clock import Clock
-from kfast._logs import get_logger
+from kfast._base.clock import Clock
+from kfast._base.logs import get_logger
 from kfast.spark.source.data_loss import DataLoss
 from kfast.spark.source.driver import Lookup, starts_instead
 from kfast.spark.source.options import SourceOptions

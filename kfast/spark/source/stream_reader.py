@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import ConfigurationError
 from kfast.spark.source.batch_reader import input_partitions, read_partition
 from kfast.spark.source.checked_pickle import checked_reduce
@@ -76,7 +76,7 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
     @property
     def _offsets(self) -> StreamOffsets:
         if self._planner is None:
-            from kfast._clock import SystemClock  # noqa: PLC0415 - driver only
+            from kfast._base.clock import SystemClock  # noqa: PLC0415 - driver only
             from kfast.spark.source.driver import OffsetLookup  # noqa: PLC0415
             from kfast.spark.source.stream_offsets import StreamOffsets  # noqa: PLC0415
 

@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kfast._logs import get_logger
-from kfast._proto_folders import read_imports
+from kfast._base.logs import get_logger
 from kfast.deserializers.formats import known_root
 from kfast.errors import ConfigurationError
-from kfast.registered_schema import AVRO, PROTOBUF, SchemaKey
-from kfast.schema_registry import SchemaRegistry
+from kfast.registry.registered_schema import AVRO, PROTOBUF, SchemaKey
+from kfast.registry.schema_registry import SchemaRegistry
 from kfast.schemas.ddl import ddl_type
+from kfast.schemas.proto_folders import read_imports
 from kfast.table.arrow_batches import deserializers_of
 from kfast.table.projection import ColumnFormat, OutputColumn, Projection
 from kfast.table.value_types import check_conversion, field_of_spark, in_spark

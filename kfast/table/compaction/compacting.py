@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.errors import ConfigurationError, KafkaError, StorageError
 from kfast.table.compaction.manifests import (
     COMPACTED,

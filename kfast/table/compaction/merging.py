@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
 from kfast.errors import TableError
 from kfast.table.file_formats import GROUP_BYTES, GROUP_ROWS, parquet_writer, typed_leaves
 from kfast.table.store import TableStore, storage_errors

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from kfast.application.record_converter import RecordConverter
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.records.chunk_rows import ChunkRows
-from kfast.registered_schema import KeyKind
+from kfast.registry.registered_schema import KeyKind
 from kfast.schemas.types import Kind
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kfast.deserializers.typed import TypedDeserializer
     from kfast.records.building import BuildResult
     from kfast.records.deserializing import OnError
-    from kfast.registered_schema import SchemaKey
+    from kfast.registry.registered_schema import SchemaKey
     from kfast.table.ingest.options import IngestOptions, Roots
 
 _ON_ERROR: Final = {"fail": "raise"}

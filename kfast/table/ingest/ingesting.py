@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kfast._clock import Clock, SystemClock
-from kfast._logs import get_logger
-from kfast._optional import optional_package
+from kfast._base.clock import Clock, SystemClock
+from kfast._base.logs import get_logger
+from kfast._base.optional import optional_package
 from kfast.errors import (
     ConfigurationError,
     DeserializationError,

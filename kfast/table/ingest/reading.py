@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.config import ConsumerConfig
 from kfast.errors import (
     ConfigurationError,
@@ -28,7 +28,7 @@ from kfast.table.ingest.planning import created_anew, offsets_gone
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kfast._clock import Clock
+    from kfast._base.clock import Clock
     from kfast.kafka_consumer import KafkaConsumer
     from kfast.records.partition_records import PartitionRecords
     from kfast.table.ingest.options import IngestOptions

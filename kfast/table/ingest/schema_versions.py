@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.deserializers.formats import no_values
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.table.entries import TableShape
@@ -22,9 +22,9 @@ from kfast.table.ingest.options import IngestOptions, Roots
 from kfast.table.schema_changes import SchemaChange, schema_change
 
 if TYPE_CHECKING:
-    from kfast._clock import Clock
+    from kfast._base.clock import Clock
     from kfast.deserializers.typed import TypedDeserializer
-    from kfast.registered_schema import SchemaKey, SchemaRequest
+    from kfast.registry.registered_schema import SchemaKey, SchemaRequest
 
 logger = get_logger(__name__)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kfast._optional import optional_package
+from kfast._base.optional import optional_package
 from kfast.table.arrow_batches import ArrowBatches
 from kfast.table.batches import ReadRange
 from kfast.table.row_changes import Changes, RowChanges, UpsertColumns

@@ -22,7 +22,7 @@ raw                         JSON as it came, without white space; other bytes in
 In cells (``is_json`` false) a value that JSON writes as a string stands without quotes and escapes,
 and JSON only for lists, maps, structs and raw.
 
-A column is given as nested tuples, which ``kfast.records.columns.column_text`` makes: ``(kind,
+A column is given as nested tuples, which ``kfast.columns.column_text`` makes: ``(kind,
 digits, flag, width, length, bits, data, offsets, offset_bytes, name, children)``. ``digits`` are
 those of a second's fraction, or a decimal's scale; ``flag`` is set for instants and for raw JSON;
 ``name`` is what stands before a member, such as ``"id":``. A dictionary's child has its texts.

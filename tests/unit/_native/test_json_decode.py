@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from kfast._native import json_decode
+from kfast.columns.bytes import BytesColumn
 from kfast.errors import ConfigurationError
-from kfast.records.columns.bytes import BytesColumn
 from kfast.schemas.field import Field
 from kfast.schemas.json_plan import json_plan
 from kfast.schemas.schema import Schema

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kfast._native.wire_ids import FRAMINGS, WireIds, fingerprint, plans_of_rows, scan
-from kfast.records.columns.bytes import BytesColumn
+from kfast.columns.bytes import BytesColumn
 
 GUID = uuid.UUID("8f2b2c4e-0000-4000-8000-1234567890ab").bytes
 NAME = b"__value_schema_id"

@@ -25,8 +25,8 @@ from kfast.cli.formats import (
     table,
     text_format,
 )
+from kfast.columns.column_text import text_source
 from kfast.errors import ConfigurationError
-from kfast.records.columns.column_text import text_source
 from tests.reference import text_formats as oracle
 from tests.unit.cli.records import index_of, written
 from tests.unit.records.typed_samples import typed

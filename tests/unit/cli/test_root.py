@@ -12,7 +12,7 @@ import click
 import pytest
 
 import kfast
-from kfast._program import pairs, run_program
+from kfast._base.program import pairs, run_program
 from kfast.cli import main, topics
 from kfast.cli.commands import COMMANDS
 from kfast.cli.local import topic_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kfast._clock import ExponentialBackoff
+from kfast._base.clock import ExponentialBackoff
 from kfast.client.cluster import Node
 from kfast.client.connection_states import ClusterConnectionStates, ConnectionKey
 from kfast.client.node_selection import (

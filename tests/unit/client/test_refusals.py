@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kfast._clock import ExponentialBackoff
+from kfast._base.clock import ExponentialBackoff
 from kfast.client.cluster import Node
 from kfast.client.connection_states import (
     ClusterConnectionStates,

@@ -10,10 +10,10 @@ import struct
 from typing import Any, ClassVar
 
 from kfast._native.builder_operations import build
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.record_errors import ErrorKind
 from kfast.deserializers.typed import MODE_RAISE, Piece, TypedDeserializer
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.errors import ErrorKind
 from kfast.schemas.layout import layout
 from kfast.schemas.schema import Schema
 from kfast.schemas.types import SchemaField

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import ColumnOrigin
-from kfast.registered_schema import (
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.headers import HeadersColumn
+from kfast.columns.spans import ColumnOrigin
+from kfast.registry.registered_schema import (
     AVRO,
     PROTOBUF,
     RegisteredSchema,

@@ -17,7 +17,7 @@ from kfast.deserializers.avro import Avro
 from kfast.errors import ConfigurationError, DeserializationError
 from kfast.records import PartitionRecords, build_partition_records
 from kfast.records.building import empty_partition_records
-from kfast.registered_schema import AVRO, SchemaKey
+from kfast.registry.registered_schema import AVRO, SchemaKey
 from tests.fake_registry.server import fake_registry
 from tests.reference.avro_encoder import encode, long, sized
 from tests.unit.deserializers.schema_source import Source, column, headers_of

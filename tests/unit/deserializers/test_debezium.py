@@ -14,7 +14,7 @@ import pytest
 
 import kfast
 from kfast.errors import ConfigurationError, DeserializationError
-from kfast.registered_schema import AVRO, SchemaKey
+from kfast.registry.registered_schema import AVRO, SchemaKey
 from tests.reference.avro_encoder import encode
 from tests.unit.deserializers.schema_source import Source, column
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import kfast
+from kfast.columns.bytes import BytesColumn
 from kfast.deserializers import as_deserializer
 from kfast.errors import ConfigurationError, DeserializationError
 from kfast.records import ConsumerRecords, build_partition_records
-from kfast.records.columns.bytes import BytesColumn
 from tests.unit.deserializers.schema_source import headers_of
 from tests.unit.records.sample_index import Sample, SampleIndex
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kfast
-from kfast.records.columns.bytes import BytesColumn
+from kfast.columns.bytes import BytesColumn
 
 SCHEMA: Any = {
     "id": "int64",

@@ -16,7 +16,7 @@ import kfast
 from kfast.deserializers.protobuf import Protobuf
 from kfast.errors import ConfigurationError, DeserializationError
 from kfast.records import build_partition_records
-from kfast.registered_schema import PROTOBUF, SchemaKey
+from kfast.registry.registered_schema import PROTOBUF, SchemaKey
 from tests.fake_registry.server import fake_registry
 from tests.property.protobuf_schemas import sized as sized_by_varint
 from tests.property.protobuf_schemas import text_field

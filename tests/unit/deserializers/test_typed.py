@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 import kfast
+from kfast.columns.bytes import BytesColumn
 from kfast.deserializers import as_deserializer, needs_headers
 from kfast.deserializers.deserializer import NativeDeserializer, is_native
 from kfast.deserializers.typed import values_of
 from kfast.errors import ConfigurationError, DeserializationError
-from kfast.records.columns.bytes import BytesColumn
 from kfast.schemas.schema import Schema
 from tests.unit.deserializers.sample_format import SCHEMA, Lines
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kfast._clock import ExponentialBackoff
-from kfast.client.sasl.login import LoginFacts, SaslLogins
-from kfast.client.sasl.mechanism import Work
-from kfast.client.sasl.plain import PasswordSource, PlainMechanism
-from kfast.client.sasl.token_cache import RefreshRule, TokenCache
+from kfast._base.clock import ExponentialBackoff
 from kfast.network.credentials import CHECK_MS, CredentialWatch
+from kfast.security.sasl.login import LoginFacts, SaslLogins
+from kfast.security.sasl.mechanism import Work
+from kfast.security.sasl.plain import PasswordSource, PlainMechanism
+from kfast.security.sasl.token_cache import RefreshRule, TokenCache
 from kfast.settings.secret import Secret
 from kfast.types import OAuthToken
 from tests.fake_broker.login_steps import LoginSteps

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kfast._clock import SystemClock
+from kfast._base.clock import SystemClock
 from kfast.client.cluster import Node
 from kfast.client.diagnosis import FailureKind, failure_kind
 from kfast.client.metadata import Metadata

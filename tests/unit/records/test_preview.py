@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import kfast
+from kfast.columns.table_text import width_of
 from kfast.records import ConsumerRecords, PartitionRecords, build_partition_records
-from kfast.records.table_text import width_of
 from tests.unit.records.sample_index import Sample, SampleIndex
 from tests.unit.records.sample_records import build
 

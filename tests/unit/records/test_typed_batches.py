@@ -11,10 +11,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from kfast.columns.typed import StructColumn
 from kfast.deserializers import Int64, Struct, Utf8
 from kfast.errors import ConfigurationError, DeserializationError, IllegalStateError
 from kfast.records import ConsumerRecords, PartitionRecords, build_partition_records
-from kfast.records.columns.typed import StructColumn
 from tests.unit.deserializers.sample_format import Lines
 from tests.unit.records.sample_index import Sample, SampleIndex
 

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pytest
 
 from kfast._native import buffers
+from kfast.columns.arrow.nodes import ArrowColumn
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.decimal import DecimalColumn
+from kfast.columns.dictionary import DictionaryColumn
+from kfast.columns.operations import concat_values, values_column
+from kfast.columns.text import StringColumn
+from kfast.columns.typed import ListColumn, MapColumn, StructColumn
+from kfast.columns.uuid import UuidColumn
 from kfast.errors import ConfigurationError
-from kfast.records.arrow.nodes import ArrowColumn
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.decimal import DecimalColumn
-from kfast.records.columns.dictionary import DictionaryColumn
-from kfast.records.columns.operations import concat_values, values_column
-from kfast.records.columns.text import StringColumn
-from kfast.records.columns.typed import ListColumn, MapColumn, StructColumn
-from kfast.records.columns.uuid import UuidColumn
 from kfast.schemas.schema import Schema
 from tests.unit.records.typed_samples import typed
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kfast._native.builder_operations import build
-from kfast.records.columns.typed import typed_column
+from kfast.columns.typed import typed_column
 from kfast.schemas.layout import constant_bytes, layout
 from kfast.schemas.schema import Schema
 from kfast.schemas.types import SchemaField

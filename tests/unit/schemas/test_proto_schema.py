@@ -27,14 +27,14 @@ from google.type import (
 from google.type import decimal_pb2 as google_decimal_pb2
 
 from kfast.errors import ConfigurationError
-from kfast.registered_schema import (
+from kfast.registry.registered_schema import (
     AVRO,
     PROTOBUF,
     RegisteredSchema,
     SchemaKey,
     SchemaReference,
 )
-from kfast.schema_registry import SchemaRegistry
+from kfast.registry.schema_registry import SchemaRegistry
 from kfast.schemas.proto_builtin import builtin_file
 from kfast.schemas.proto_files import link
 from kfast.schemas.proto_schema import (

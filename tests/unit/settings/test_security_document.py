@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kfast.client.sasl import sasl_settings
-from kfast.client.sasl.sasl_settings import SaslSettings
 from kfast.config import ConsumerConfig
+from kfast.security.sasl import sasl_settings
+from kfast.security.sasl.sasl_settings import SaslSettings
 from kfast.settings.aliases import ALIASES
 from kfast.settings.names import SETTINGS
 from tests.document_examples import examples, sections

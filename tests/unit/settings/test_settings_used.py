@@ -35,7 +35,7 @@ RULES = {
 """Two samples of where a setting is known to be read, so that the search itself is tested."""
 
 
-BY_NAME = {"client/sasl/sasl_settings.py"}
+BY_NAME = {"security/sasl/sasl_settings.py"}
 """Modules that read settings by their names, because a JAAS line may have given them."""
 
 

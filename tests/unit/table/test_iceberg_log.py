@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kfast._clock import ExponentialBackoff
+from kfast._base.clock import ExponentialBackoff
 from kfast.errors import ConfigurationError, KafkaError, MissingDependencyError, TableError
 from kfast.table.entries import Entry
 from kfast.table.iceberg_catalog import CatalogTable, check_iceberg

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kfast._clock import ExponentialBackoff
+from kfast._base.clock import ExponentialBackoff
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.table.batches import files_in
 from kfast.table.projection import OutputColumn

@@ -13,8 +13,8 @@ from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError
 from kfast.table.producer_settings import producer_settings
 from kfast.types import OAuthToken
-from tests.unit.network.tls.authority import ca_pem, chain_pem, key_pem
-from tests.unit.network.tls.test_client_certificates import CLIENT, files, pkcs12_store
+from tests.unit.security.tls.authority import ca_pem, chain_pem, key_pem
+from tests.unit.security.tls.test_client_certificates import CLIENT, files, pkcs12_store
 
 PLAIN_JAAS = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
@@ -134,7 +134,7 @@ def test_a_token_provider(expires_ms: int | None) -> None:
 
 
 def test_kerberos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kfast.client.sasl.sasl_settings.gssapi_package", lambda: None)
+    monkeypatch.setattr("kfast.security.sasl.sasl_settings.gssapi_package", lambda: None)
     keytab = tmp_path / "keytab"
     keytab.touch()
     found = settings(

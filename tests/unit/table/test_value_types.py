@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import kfast
+from kfast.columns.arrow.nodes import CapsulePair
+from kfast.columns.bytes import BytesColumn
+from kfast.columns.column_arrow import arrow_of
+from kfast.columns.column_data import ColumnData
 from kfast.errors import ConfigurationError
-from kfast.records.arrow.nodes import CapsulePair
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.column_arrow import arrow_of
-from kfast.records.columns.column_data import ColumnData
 from kfast.schemas.ddl import ddl_type, field_of_ddl
 from kfast.schemas.schema import Schema
 from kfast.schemas.types import Kind, SchemaField

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.consumer.group.assignors.assignor import NO_GENERATION
 
 if TYPE_CHECKING:

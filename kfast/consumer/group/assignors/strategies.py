@@ -13,7 +13,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._spelling import did_you_mean
+from kfast._base.spelling import did_you_mean
 from kfast.consumer.group.assignors.assignor import ConsumerPartitionAssignor, RebalanceProtocol
 from kfast.consumer.group.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kfast.consumer.group.assignors.range import RangeAssignor

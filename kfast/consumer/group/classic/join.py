@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kfast._clock import ExponentialBackoff
-from kfast._logs import get_logger
+from kfast._base.clock import ExponentialBackoff
+from kfast._base.logs import get_logger
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.group.classic.errors import Exchange
@@ -21,7 +21,7 @@ from kfast.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kfast._clock import Clock
+    from kfast._base.clock import Clock
     from kfast.client.metadata import Metadata
     from kfast.client.request import ResponseHandler
     from kfast.config import ConsumerConfig

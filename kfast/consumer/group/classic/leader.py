@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.consumer.group.assignors.assignment_check import check_assignment
 from kfast.consumer.group.assignors.assignor import GroupMember
 from kfast.consumer.group.classic.errors import assignor_failed

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.client.request import Channel, UnsentRequest
 from kfast.consumer.pending_result import PendingResult
 from kfast.errors import KafkaError, error_info

@@ -26,7 +26,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, cast
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.client.request_manager import NEVER_MS, PollResult
 from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.group.assignors.strategies import select_rebalance_protocol

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.consumer.group.assignors.assignor import RebalanceProtocol
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 

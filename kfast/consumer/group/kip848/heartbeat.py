@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, cast
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.group.coordinator_access import CoordinatorAccess

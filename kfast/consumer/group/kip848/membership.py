@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.client.request_manager import NEVER_MS, PollResult
 from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.group.group_intent import GroupIntent

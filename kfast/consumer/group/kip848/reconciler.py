@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast._logs import get_logger
+from kfast._base.logs import get_logger
 from kfast.consumer.group.kip848.reconciliation import Reconciliation
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kfast._clock import ExponentialBackoff
+from kfast._base.clock import ExponentialBackoff
 from kfast.client.request import Channel
 from kfast.consumer.group.heartbeat import Heartbeat
 from kfast.consumer.group.membership import MemberIdentity

@@ -1,0 +1,1 @@
+"""The schema registry: its API, look-ups, transport and thread, and the public `SchemaRegistry`."""
