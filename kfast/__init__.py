@@ -26,12 +26,16 @@ if TYPE_CHECKING:
     from kfast.application.rebalance_listener import ConsumerRebalanceListener
     from kfast.bulk import read_topic, scan_topic
     from kfast.columns.bytes import BytesColumn
-    from kfast.columns.decimal import DecimalColumn
-    from kfast.columns.dictionary import DictionaryColumn
     from kfast.columns.headers import HeadersColumn
     from kfast.columns.record_errors import RecordError, RecordErrors
     from kfast.columns.text import StringColumn
-    from kfast.columns.typed import ListColumn, MapColumn, StructColumn
+    from kfast.columns.typed import (
+        DecimalColumn,
+        DictionaryColumn,
+        ListColumn,
+        MapColumn,
+        StructColumn,
+    )
     from kfast.columns.uuid import UuidColumn
     from kfast.config import ConsumerConfig
     from kfast.consumer.group.assignors import (

@@ -15,9 +15,8 @@ from typing import Any
 
 from kfast._base.logs import get_logger
 from kfast.errors import ConfigurationError
-from kfast.settings.aliases import ALIASES
 from kfast.settings.kinds import default_text
-from kfast.settings.names import SETTINGS, find, in_style, may_be_secret, parse, show
+from kfast.settings.names import ALIASES, SETTINGS, find, in_style, may_be_secret, parse, show
 from kfast.settings.rules import apply_rules
 from kfast.settings.secret import Secret
 from kfast.settings.table import DEPRECATED_RESETS, SettingsTable

@@ -14,7 +14,7 @@ from inspect import GEN_RUNNING, getgeneratorstate
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._base.optional import optional_package
-from kfast.columns.arrow.nodes import Capsule, requested_columns
+from kfast.columns.arrow import Capsule, requested_columns
 from kfast.columns.operations import is_object_array
 from kfast.errors import IllegalStateError
 from kfast.records.arrow_stream import Form, Part, grouped_stream

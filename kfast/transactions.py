@@ -21,7 +21,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._base.logs import get_logger
+from kfast._base.logs import get_logger as _get_logger
 from kfast.errors import ConfigurationError, MissingDependencyError
 from kfast.types import format_uuid as _format_uuid
 from kfast.types import topic_id_of as _topic_id_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from kfast.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
-logger = get_logger(__name__)
+_logger = _get_logger(__name__)
 
 _MAGIC: Final = b"CGMDv2:"
 _GENERATION: Final = struct.Struct("=i")
@@ -155,7 +155,7 @@ def _of_present_topics(
         if topic_id is None or current is None or topic_id == current:
             kept[tp] = at
             continue
-        logger.warning(
+        _logger.warning(
             'offset %d of %s is not committed for group "%s": it was read under the topic id %s, '
             "and the topic of that name now has the id %s",
             at.offset,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kfast._native import arrow_export
-from kfast.columns.arrow.nodes import ArrowColumn
+from kfast.columns.arrow import ArrowColumn
 
 
 def validate_exports() -> None:

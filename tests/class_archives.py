@@ -1,6 +1,6 @@
 """Makes what lets the Java programs of the tests start in half the time: ``python -m`` this.
 
-Owns which programs have an archive of their classes (``kfast.local.class_archive``): the broker,
+Owns which programs have an archive of their classes (``kfast.local.node``): the broker,
 those of Kafka's tools the tests start most often, and Spark. Each is run once, with what it does in
 tests, if it has none yet; with a Java that cannot make archives everything starts as it always did.
 """
@@ -18,10 +18,16 @@ from pathlib import Path
 from typing import Final
 
 from kfast.errors import LocalKafkaError
-from kfast.local.class_archive import ClassArchive
 from kfast.local.java import find_java
 from kfast.local.local_kafka import LocalKafka, resolve_jars
-from kfast.local.node import BROKER_CLASS, FORMATTER_CLASS, TOOL_FLAGS, Runtime, random_uuid
+from kfast.local.node import (
+    BROKER_CLASS,
+    FORMATTER_CLASS,
+    TOOL_FLAGS,
+    ClassArchive,
+    Runtime,
+    random_uuid,
+)
 from tests.integration.support import CONSOLE_CONSUMER, GROUP_COMMAND, QUICK_JAVA
 
 SPARK: Final = "org.apache.spark.deploy.SparkSubmit"

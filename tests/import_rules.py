@@ -37,7 +37,7 @@ ROOMS: Final = (
     Room("config", ("config",), ("settings",)),
     Room("_native", ("_native",), ("foundation",)),
     Room("_runtime", ("_runtime",), ("foundation",)),
-    Room("own threads", ("_base.worker_thread",), ("_runtime",)),
+    Room("own threads", ("_base.threads",), ("_runtime",)),
     # Arrow schemas are read and made by the compiled code that does so for columns.
     Room("schemas", ("schemas",), ("_native",)),
     # What a user gets: columns, what makes them of bytes, records made of them.
@@ -155,9 +155,7 @@ CONFINED: Final = (
             "threads.application_event",
             "threads.application_steps",
             "threads.name_resolver",
-            "_base.own_thread",
-            "_base.worker_thread",
-            "_base.ordered_calls",
+            "_base.threads",
             "security.login_worker",
             "registry.thread",
             # Threads of kfast note that they are.
@@ -182,7 +180,7 @@ CONFINED: Final = (
     (
         ("lz4", "zstandard", "cramjam", "snappy", "isal", "zlib", "gzip", "bz2", "lzma", "crc32c"),
         # Text on its way into a file, or into the metadata of a table; records are the codecs'.
-        ("cli.compressed", "table.iceberg_entries"),
+        ("cli.output", "table.iceberg_entries"),
     ),
     (
         ("confluent_kafka", "kafka", "aiokafka"),

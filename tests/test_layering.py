@@ -86,7 +86,7 @@ GOOD = [
     ("kfast.consumer.fetch.buffer", "import threading"),
     ("kfast.consumer.fetch.fetcher", "from kfast.client.request import NodeConnections"),
     ("kfast.security.tls.transport", "import socket, ssl"),
-    ("kfast._base.ordered_calls", "from concurrent.futures import Future"),
+    ("kfast._base.threads", "from concurrent.futures import Future"),
     ("kfast.records", "import numpy as np"),
     ("kfast.records", "def to_arrow():\n    import pyarrow"),
     ("kfast.records", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pyarrow"),

@@ -48,7 +48,7 @@ PHRASES: Final = {
 
 # (file, phrase as found, why it is right there)
 ALLOWED: Final[tuple[tuple[str, str, str], ...]] = (
-    ("kfast/cli/arrow_stream.py", "tell", "the method of a file"),
+    ("kfast/cli/binary.py", "tell", "the method of a file"),
     ("kfast/local/node.py", "tell", "the method of a file"),
     ("kfast/table/compaction/merging.py", "tell", "the method of a file"),
     ("kfast/table/dead_letters.py", "tell", "the method of a file"),

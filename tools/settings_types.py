@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from kfast.settings.aliases import ALIASES
-from kfast.settings.names import SETTINGS
+from kfast.settings.names import ALIASES, SETTINGS
 
 TARGET: Final = Path(__file__).resolve().parents[1] / "kfast" / "settings" / "types.py"
 

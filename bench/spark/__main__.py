@@ -29,7 +29,7 @@ from bench.spark.reading import CASES, CONTESTANTS, Bench
 from bench.spark.session import spark_session
 from kfast.errors import KafkaError
 from kfast.local.local_kafka import LocalKafka
-from kfast.local.spark_jars import CONNECTOR
+from kfast.local.spark import CONNECTOR
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kfast.local.spark_jars import avro_jars, connector_jars
+from kfast.local.spark import avro_jars, connector_jars
 
 if __name__ == "__main__":
     print(len(connector_jars()) + len(avro_jars()), "jars")

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kfast.local import spark as local_spark
-from kfast.local.spark import spark_environment
-from kfast.local.spark_jars import connector_jars
+from kfast.local.spark import connector_jars, spark_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,6 +5,9 @@ A file is written under no name (``O_TMPFILE``), or where the file system has no
 new one, and a killed process leaves nothing behind. What is not a regular file, or lies below /dev
 or /proc but not in the shared memory of /dev/shm, is written in place, never replaced, truncated or
 removed; /dev/stdout and the like are what the shell has opened, and go on where that is.
+
+Text that is compressed on its way into a file (``.gz``, ``.zst``) is one stream per file. It is
+whole when `CompressedOutput.finish` has been called.
 """
 
 from __future__ import annotations
@@ -20,12 +23,27 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from kfast.errors import KafkaError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+_GZIP: Final = 31
+"""What zlib calls the format of gzip with the largest window."""
+_LEVEL: Final = 3
+
+
+def _compressor(ending: str) -> Any:
+    if ending == ".gz":
+        import zlib  # noqa: PLC0415 - for this ending only
+
+        return zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+    import zstandard  # noqa: PLC0415 - for this ending only
+
+    return zstandard.ZstdCompressor(_LEVEL).compressobj()
+
 
 STANDARD_OUTPUT: Final = "-"
 _IN_PLACE: Final = (Path("/dev"), Path("/proc"))
@@ -327,3 +345,22 @@ def _amount(nbytes: int) -> str:
         if nbytes >= size:
             return f"{nbytes / size:.0f} {unit}"
     return f"{nbytes} bytes"
+
+
+class CompressedOutput(Output):
+    """Compresses what another output gets."""
+
+    def __init__(self, output: Output, ending: str) -> None:
+        super().__init__(output.fileno(), output.name)
+        self._compressor = _compressor(ending)
+        self.is_replaced = output.is_replaced
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Take everything; raises as an `Output`."""
+        view = memoryview(data).cast("B")
+        super().write(self._compressor.compress(view))
+        return len(view)
+
+    def finish(self) -> None:
+        """Write the end of the stream."""
+        super().write(self._compressor.flush())

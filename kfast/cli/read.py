@@ -183,7 +183,7 @@ def _compressed(output: Output, options: ReadOptions) -> Output:
     ending = Path(str(options.output).lower()).suffix
     if ending not in _COMPRESSED:
         return output
-    from kfast.cli.compressed import CompressedOutput  # noqa: PLC0415 - for such files only
+    from kfast.cli.output import CompressedOutput  # noqa: PLC0415 - for such files only
 
     return CompressedOutput(output, ending)
 

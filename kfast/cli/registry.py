@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kfast.errors import ConfigurationError
-from kfast.settings.aliases import REGISTRY_ARGUMENTS
+from kfast.settings.names import REGISTRY_ARGUMENTS
 from kfast.settings.secret import Secret
 
 if TYPE_CHECKING:

@@ -8,12 +8,16 @@ The data buffer is usually a received frame. The column keeps it alive, so a sma
 a large frame: ``compact`` copies the values.
 
 Thread: any; a column is immutable.
+
+NumPy takes the code points of fixed-width text (``U``) as they are. One past U+10FFFF makes a
+``str`` that encoding and printing fail on with SystemError, so bytes with one do not become an
+array.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -21,7 +25,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from kfast._base.optional import optional_package
 from kfast._native import columns
 from kfast._native.deserialize import utf8_column
-from kfast.columns.arrow.nodes import (
+from kfast.columns.arrow import (
     BINARY_FORMATS,
     INT32_MAX,
     ArrayNode,
@@ -30,8 +34,7 @@ from kfast.columns.arrow.nodes import (
     SchemaNode,
     requested_format,
 )
-from kfast.columns.arrow.nodes import validity as null_bits
-from kfast.columns.code_points import INVALID_TEXT, invalid_text
+from kfast.columns.arrow import validity as null_bits
 from kfast.columns.spans import (
     ColumnOrigin,
     Spans,
@@ -53,6 +56,29 @@ from kfast.errors import DeserializationError, MissingDependencyError
 if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
+
+INVALID_TEXT: Final = "has text with a code point past U+10FFFF"
+"""What is wrong with such a value, for errors."""
+
+_HIGHEST: Final = 0x10FFFF
+
+
+def invalid_text(values: NDArray[Any]) -> NDArray[np.bool_] | None:
+    """Return the rows that have a code point past U+10FFFF, None if there are none."""
+    bad: NDArray[np.bool_] | None = None
+    if len(values):
+        for points in _code_points(values):
+            wrong = np.asarray((points > _HIGHEST).reshape(len(values), -1).any(axis=1))
+            bad = wrong if bad is None else bad | wrong
+    return bad if bad is not None and bad.any() else None
+
+
+def _code_points(values: NDArray[Any]) -> Iterator[NDArray[np.uint32]]:
+    for name in values.dtype.names or ():
+        yield from _code_points(values[name])
+    if values.dtype.kind == "U" and values.dtype.itemsize:
+        number = np.dtype(np.uint32).newbyteorder(values.dtype.byteorder)
+        yield np.ascontiguousarray(values).view(number)
 
 
 class BytesColumn:

@@ -13,7 +13,7 @@ import numpy as np
 
 from kfast._base.arrow_metadata import encode_metadata
 from kfast._native import columns
-from kfast.columns.arrow.nodes import (
+from kfast.columns.arrow import (
     BINARY_FORMATS,
     INT32_MAX,
     TEXT_FORMATS,

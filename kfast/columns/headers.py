@@ -21,8 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 from kfast._base.optional import optional_package
 from kfast._native import columns, headers
 from kfast._native.deserialize import utf8_column
-from kfast.columns.arrow.arrays import text_column
-from kfast.columns.arrow.nodes import ArrayNode, ArrowColumn, Capsule, SchemaNode, requested_format
+from kfast.columns.arrow import (
+    ArrayNode,
+    ArrowColumn,
+    Capsule,
+    SchemaNode,
+    requested_format,
+    text_column,
+)
 from kfast.columns.bytes import BytesColumn, span_column
 from kfast.columns.spans import (
     Spans,

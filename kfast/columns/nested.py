@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kfast._base.optional import optional_package
-from kfast.columns.arrow.nodes import ArrowColumn, Capsule, SchemaNode
+from kfast.columns.arrow import ArrowColumn, Capsule, SchemaNode
 from kfast.columns.column_arrow import arrow_of
 from kfast.columns.column_data import ColumnData, State
 from kfast.columns.column_values import values_of

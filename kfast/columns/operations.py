@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from kfast.columns.arrow.arrays import array_column, split_mask
-from kfast.columns.arrow.nodes import ArrowColumn
-from kfast.columns.arrow.objects import ObjectPlan, object_column
+from kfast.columns.arrow import ArrowColumn, ObjectPlan, array_column, object_column, split_mask
 from kfast.columns.bytes import BytesColumn
 from kfast.columns.spans import (
     Rows,

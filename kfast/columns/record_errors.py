@@ -18,8 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kfast._base.optional import optional_package
-from kfast.columns.arrow.arrays import array_column, bytes_column, text_column
-from kfast.columns.arrow.nodes import ArrowColumn, Capsule, struct_column
+from kfast.columns.arrow import (
+    ArrowColumn,
+    Capsule,
+    array_column,
+    bytes_column,
+    struct_column,
+    text_column,
+)
 from kfast.columns.bytes import BytesColumn
 from kfast.columns.spans import Rows, read_only, row_number, row_selection
 from kfast.columns.table_text import cell_text

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kfast._base.optional import optional_package
 from kfast._native import columns
-from kfast.columns.arrow.nodes import TEXT_FORMATS, ArrowColumn, Capsule, requested_format
+from kfast.columns.arrow import TEXT_FORMATS, ArrowColumn, Capsule, requested_format
 from kfast.columns.bytes import BytesColumn, is_string_dtype, span_column, string_array
 from kfast.columns.spans import object_array, read_only, row_number
 from kfast.columns.table_text import values_text

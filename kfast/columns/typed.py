@@ -23,16 +23,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from kfast._base.spelling import did_you_mean
-from kfast.columns.arrow.arrays import free_name
-from kfast.columns.arrow.nodes import ArrowColumn, SchemaNode
+from kfast.columns.arrow import ArrowColumn, SchemaNode, free_name
 from kfast.columns.bytes import BytesColumn
 from kfast.columns.column_arrow import arrow_of
 from kfast.columns.column_data import ColumnData
-from kfast.columns.column_values import array_of, has_array, plain_array
-from kfast.columns.decimal import DecimalColumn
-from kfast.columns.dictionary import DictionaryColumn
+from kfast.columns.column_values import array_of, has_array, plain_array, unscaled_numbers
 from kfast.columns.nested import NestedColumn
-from kfast.columns.null import NullColumn
 from kfast.columns.spans import masked_array, object_array, read_only
 from kfast.columns.text import StringColumn
 from kfast.columns.uuid import UuidColumn
@@ -40,6 +36,118 @@ from kfast.schemas.types import DataType, Kind, SchemaField
 
 if TYPE_CHECKING:
     from kfast._native.builders import Built
+
+
+class DictionaryColumn(NestedColumn):
+    """A column of texts that repeat: names of enums, codes.
+
+    Notes
+    -----
+    ``column[i]`` is a str or None; slices, masks and lists of row numbers give columns.
+    ``column == "buy"`` is a mask of shape (n,); nulls are neither equal to a text nor different
+    from it.
+
+    Examples
+    --------
+    >>> side = '{"type": "enum", "name": "Side", "symbols": ["buy", "sell"]}'
+    >>> sides = kfast.Avro(side).decode([b"\\x00", b"\\x02"]).values
+    >>> sides.to_list(), sides == "buy"
+    (['buy', 'sell'], array([ True, False]))
+    """
+
+    __slots__ = ()
+
+    @property
+    def indices(self) -> NDArray[np.int32]:
+        """Which of ``categories`` each row has, 0 where null; shape (n,)."""
+        data: NDArray[np.int32] = self._node.data
+        return data
+
+    @property
+    def categories(self) -> list[str]:
+        """The texts; some may be in no row."""
+        return [] if self._node.categories is None else self._node.categories.texts()
+
+    def _equal_to(self, value: object) -> NDArray[np.bool_]:
+        if not isinstance(value, str):
+            raise TypeError(f"a DictionaryColumn compares with str, not {type(value).__name__}")
+        matching = [index for index, text in enumerate(self.categories) if text == value]
+        return read_only(np.isin(self.indices, matching) & ~self.is_null)
+
+
+class DecimalColumn(NestedColumn):
+    """A column of exact decimals.
+
+    Notes
+    -----
+    ``column[i]`` is a ``decimal.Decimal`` or None; slices, masks and lists of row numbers give
+    columns.
+
+    Examples
+    --------
+    >>> prices = kfast.Json({"price": "decimal(10, 2)"}).decode([b'{"price": 9.50}'])
+    >>> prices.values["price"][0]
+    Decimal('9.50')
+    """
+
+    __slots__ = ()
+
+    @property
+    def scale(self) -> int:
+        """Digits after the point."""
+        return self._node.field.type.scale
+
+    @property
+    def precision(self) -> int:
+        """Digits in all."""
+        return self._node.field.type.precision
+
+    @property
+    def unscaled(self) -> NDArray[np.uint64]:
+        """The value times 10**scale in two's complement, zeros where null.
+
+        Shape (n, 2), or (n, 4) for ``decimal256``; words in the byte order of the machine, so on
+        most machines the lowest comes first.
+        """
+        data: NDArray[Any] = self._node.data
+        words = self._node.field.type.width // 8
+        return np.ascontiguousarray(data).view(np.uint64).reshape(len(data), words)
+
+    def to_numpy(self, dtype: DTypeLike = object) -> NDArray[Any]:
+        """Return ``Decimal`` objects (default), or the nearest floats, masked where null."""
+        wanted = np.dtype(dtype)
+        if wanted.kind == "O":
+            return object_array(self.to_list())
+        if wanted.kind != "f":
+            raise TypeError(f"decimals cannot be converted to {wanted}")
+        # The quotient of two ints is rounded once.
+        unit = 10 ** max(self.scale, 0)
+        factor = 10 ** max(-self.scale, 0)
+        values = np.array([n * factor / unit for n in unscaled_numbers(self._node)], wanted)
+        mask = self._node.is_null
+        return read_only(values) if mask is None else masked_array(values, mask)
+
+
+class NullColumn(NestedColumn):
+    """Rows that are all null, as no value has said yet what its schema is; in Arrow of type null.
+
+    Joined with rows whose schema is known it becomes nulls of that schema.
+    """
+
+    __slots__ = ()
+
+    def nulls_like(self, other: Any) -> Any:
+        """Return the same rows as nulls of another column's kind."""
+        count = len(self)
+        if isinstance(other, np.ndarray):
+            return masked_array(np.zeros(count, other.dtype), np.ones(count, np.bool_))
+        if isinstance(other, NestedColumn):
+            return type(other)(ColumnData.nulls(other.node.field, count))
+        if isinstance(other, UuidColumn):
+            nothing, nulls = np.zeros(count, "V16"), np.ones(count, np.bool_)
+            return UuidColumn(read_only(nothing), read_only(nulls))
+        raw = BytesColumn.from_values([None] * count)
+        return StringColumn(raw) if isinstance(other, StringColumn) else raw
 
 
 class ListColumn(NestedColumn):

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kfast._base.arrow_metadata import encode_metadata
 from kfast._base.optional import optional_package
-from kfast.columns.arrow.nodes import (
+from kfast.columns.arrow import (
     ArrayNode,
     ArrowColumn,
     Capsule,

@@ -23,8 +23,7 @@ from kfast._base.program import run_program
 from kfast.demo.main import write_topics
 from kfast.demo.show import Show
 from kfast.errors import KafkaError, MissingDependencyError
-from kfast.local.spark import errors_into, spark_session
-from kfast.local.spark_jars import connector_jars
+from kfast.local.spark import connector_jars, errors_into, spark_session
 from kfast.spark.ingest.command import finish
 from kfast.spark.ingest.progress import IngestProgress
 from kfast.table.manifest_log import ManifestLog

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from kfast._native import deserialize
-from kfast.columns.bytes import BytesColumn
-from kfast.columns.code_points import INVALID_TEXT, invalid_text
+from kfast.columns.bytes import INVALID_TEXT, BytesColumn, invalid_text
 from kfast.columns.headers import HeadersColumn
 from kfast.columns.spans import array_over, read_only
 from kfast.deserializers.deserializer import BadValue, DecodedColumn, also_bad, bad_rows, masked

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kfast._base.spelling import did_you_mean
 from kfast._native.arrow_import import import_bytes
-from kfast.columns.arrow.nodes import SchemaNode
+from kfast.columns.arrow import SchemaNode
 from kfast.columns.bytes import BytesColumn
 from kfast.columns.column_data import ColumnData
 from kfast.columns.headers import HeadersColumn

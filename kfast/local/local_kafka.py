@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 
 from kfast._base.logs import get_logger
 from kfast.errors import ConfigurationError, IllegalStateError, LocalKafkaError
-from kfast.local import topics as local_topics
+from kfast.local import requests
 from kfast.local.acl import Acl
 from kfast.local.certificates import Certificates
 from kfast.local.jars import DEFAULT_VERSION, Progress, resolve_jars
@@ -374,7 +374,7 @@ class LocalKafka:
         config : Mapping, optional
             Topic settings, such as ``{"cleanup.policy": "compact"}``.
         """
-        local_topics.create_topic(
+        requests.create_topic(
             self.run_tool,
             self.bootstrap(PLAINTEXT),
             name,
@@ -382,12 +382,12 @@ class LocalKafka:
             replication_factor,
             _texts(config),
         )
-        local_topics.wait_for_topic(self._serving(), name, partitions, _TOPIC_TIMEOUT_MS)
+        requests.wait_for_topic(self._serving(), name, partitions, _TOPIC_TIMEOUT_MS)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until no running broker has it in its metadata."""
-        local_topics.delete_topic(self.run_tool, self.bootstrap(PLAINTEXT), name)
-        local_topics.wait_for_topic(self._serving(), name, None, _TOPIC_TIMEOUT_MS)
+        requests.delete_topic(self.run_tool, self.bootstrap(PLAINTEXT), name)
+        requests.wait_for_topic(self._serving(), name, None, _TOPIC_TIMEOUT_MS)
 
     def _serving(self) -> list[Address]:
         return [node.client_address(PLAINTEXT) for node in self._serving_nodes()]

@@ -7,6 +7,9 @@ option out. Spark's Python processes import pyspark from an archive without byte
 each of them two thirds of a second: they get a path with the installed pyspark instead.
 
 One session at a time per process. Imports pyspark when a session is started.
+
+The jars of ``format("kafka")``, for comparison, are those of pyspark 4.2, which run on 4.3: the
+four that Spark itself does not include are listed.
 """
 
 from __future__ import annotations
@@ -24,10 +27,45 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._base.logs import get_logger
+from kfast.local.jars import JarSet, Progress, resolve_jar_set
 from kfast.local.java import Java, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+CONNECTOR: Final = JarSet(
+    "spark-sql-kafka-4.2.0",
+    "Spark's Kafka connector 4.2.0",
+    "10 MB",
+    (
+        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+        ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+        ("org.apache.kafka", "kafka-clients", "3.9.2"),
+        ("org.apache.commons", "commons-pool2", "2.12.1"),
+    ),
+    with_dependencies=False,
+)
+
+
+AVRO: Final = JarSet(
+    "spark-avro-4.0.0",
+    "Spark's Avro functions 4.0.0",
+    "200 KB",
+    (("org.apache.spark", "spark-avro_2.13", "4.0.0"),),
+    with_dependencies=False,
+)
+"""For tests of ``from_avro``; those of Protobuf are not in the registries."""
+
+
+def avro_jars(progress: Progress | None = None) -> list[Path]:
+    """Return the jar of ``from_avro``, as `connector_jars` returns the connector's."""
+    return resolve_jar_set(AVRO, progress=progress)
+
+
+def connector_jars(progress: Progress | None = None) -> list[Path]:
+    """Return the connector's jars, downloading them at the first use; see `resolve_jars`."""
+    return resolve_jar_set(CONNECTOR, progress=progress)
+
 
 logger = get_logger(__name__)
 

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kfast.columns.bytes import BytesColumn
-    from kfast.columns.decimal import DecimalColumn
-    from kfast.columns.dictionary import DictionaryColumn
     from kfast.columns.headers import HeadersColumn
     from kfast.columns.record_errors import RecordError, RecordErrors
     from kfast.columns.text import StringColumn
-    from kfast.columns.typed import ListColumn, MapColumn, StructColumn
+    from kfast.columns.typed import (
+        DecimalColumn,
+        DictionaryColumn,
+        ListColumn,
+        MapColumn,
+        StructColumn,
+    )
     from kfast.columns.uuid import UuidColumn
     from kfast.records.building import (
         BuildResult,
@@ -43,8 +47,8 @@ _HOMES = {
     "StructColumn": "kfast.columns.typed",
     "MapColumn": "kfast.columns.typed",
     "ListColumn": "kfast.columns.typed",
-    "DictionaryColumn": "kfast.columns.dictionary",
-    "DecimalColumn": "kfast.columns.decimal",
+    "DictionaryColumn": "kfast.columns.typed",
+    "DecimalColumn": "kfast.columns.typed",
     "UuidColumn": "kfast.columns.uuid",
     "build_partition_records": "kfast.records.building",
     "empty_partition_records": "kfast.records.building",

@@ -37,16 +37,21 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 import numpy as np
 
 from kfast._native import arrow_export
-from kfast.columns.arrow.arrays import (
+from kfast.columns.arrow import (
+    INT32_MAX,
+    ArrowColumn,
+    Capsule,
+    SchemaNode,
     coded_column,
     constant_column,
     dictionary_of,
     flattened_columns,
     integer_column,
+    object_sizes,
+    plan_objects,
+    struct_column,
     timestamp_column,
 )
-from kfast.columns.arrow.nodes import INT32_MAX, ArrowColumn, Capsule, SchemaNode, struct_column
-from kfast.columns.arrow.objects import object_sizes, plan_objects
 from kfast.columns.bytes import BytesColumn
 from kfast.columns.operations import Request, is_object_array, values_column
 from kfast.columns.text import StringColumn

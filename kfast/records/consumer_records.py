@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from numpy.typing import NDArray
 
-from kfast.columns.arrow.nodes import Capsule, requested_columns
+from kfast.columns.arrow import Capsule, requested_columns
 from kfast.columns.record_errors import RecordErrors
 from kfast.columns.spans import block_bytes
 from kfast.records.arrow_stream import Flatten, Form, Part, record_stream

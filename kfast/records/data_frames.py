@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kfast._base.optional import optional_package
-from kfast.columns.arrow.nodes import CapsuleStream
+from kfast.columns.arrow import CapsuleStream
 from kfast.columns.headers import HeadersColumn
 from kfast.columns.operations import is_object_array, values_array, values_list
 from kfast.columns.spans import object_array, read_only

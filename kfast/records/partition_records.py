@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kfast._base.optional import optional_package
-from kfast.columns.arrow.nodes import Capsule, CapsulePair, requested_columns
+from kfast.columns.arrow import Capsule, CapsulePair, requested_columns
 from kfast.columns.headers import HeadersColumn
 from kfast.columns.operations import Values
 from kfast.columns.record_errors import NO_ERRORS, RecordErrors

@@ -17,7 +17,7 @@ import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kfast._base.logs import get_logger
-from kfast._base.worker_thread import WorkerThread
+from kfast._base.threads import WorkerThread
 from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.errors import IllegalStateError, KafkaError, SchemaRegistryError
 from kfast.registry.api import Failure

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from kfast._base.logs import get_logger
-from kfast._base.own_thread import OwnThread
+from kfast._base.threads import OwnThread
 from kfast.errors import AuthenticationError, KafkaError
 
 if TYPE_CHECKING:

@@ -24,9 +24,17 @@ from pathlib import Path
 from typing import Final
 
 from kfast.errors import ConfigNotFoundError, ConfigurationError, did_you_mean
-from kfast.settings.aliases import ALIASES, REGISTRY_PREFIXES, is_foreign
 from kfast.settings.files import Entry, SettingsFile, read_settings_file, read_text, shown_path
-from kfast.settings.names import SETTINGS, find, keyword, parse, setting_of
+from kfast.settings.names import (
+    ALIASES,
+    REGISTRY_PREFIXES,
+    SETTINGS,
+    find,
+    is_foreign,
+    keyword,
+    parse,
+    setting_of,
+)
 from kfast.settings.secret import Secret
 from kfast.settings.table import FILE_SETTINGS
 

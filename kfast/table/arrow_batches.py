@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kfast._base.optional import optional_package
-from kfast.columns.arrow.arrays import constant_column
-from kfast.columns.arrow.nodes import CapsulePair
+from kfast.columns.arrow import CapsulePair, constant_column
 from kfast.columns.bytes import BytesColumn
 from kfast.columns.operations import values_column
 from kfast.columns.text import StringColumn

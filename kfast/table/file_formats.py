@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kfast._base.optional import optional_package
-from kfast.columns.arrow.arrays import constant_column
-from kfast.columns.arrow.nodes import CapsulePair
+from kfast.columns.arrow import CapsulePair, constant_column
 from kfast.table.projection import Projection
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._base.background_call import BackgroundCall
+from kfast._base.threads import BackgroundCall
 from kfast.table.arrow_batches import ArrowBatches
 from kfast.table.batches import DataFile, ReadRange
 from kfast.table.entries import CATALOG_FORMATS

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfast._base.logs import get_logger
-from kfast._base.worker_thread import WorkerThread
+from kfast._base.threads import WorkerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._base.logs import get_logger
-from kfast._base.own_thread import OwnThread
+from kfast._base.threads import OwnThread
 from kfast.errors import ConfigurationError
 
 if TYPE_CHECKING:

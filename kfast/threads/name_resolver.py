@@ -20,7 +20,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from kfast._base.own_thread import OwnThread
+from kfast._base.threads import OwnThread
 from kfast.network.resolver import is_ip_address
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kfast._base.logs import get_logger
-from kfast._base.worker_thread import WorkerThread
+from kfast._base.threads import WorkerThread
 from kfast.errors import IllegalStateError, KafkaError, WakeupError
 from kfast.threads.application_event import ApplicationEvent
 

@@ -137,7 +137,7 @@ def test_a_read_that_writes_text_imports_no_columns(
         "numpy",
         "email",
         "kfast.deserializers",
-        "kfast.columns",
+        "kfast.columns.bytes",
         "kfast.bulk",
         "kfast.local",
     )
@@ -163,7 +163,7 @@ NOT_FOR_COMMANDS = (
     *("numpy", "email", "importlib.metadata", "tomllib", "xml", "unittest", "pydoc"),
     # Of schemas the names of formats are in the help.
     *("kfast.schemas.types", "kfast.schemas.schema", "kfast.schemas.ddl", "kfast.schemas.layout"),
-    *("kfast.deserializers", "kfast.columns", "kfast.bulk", "kfast.local"),
+    *("kfast.deserializers", "kfast.columns.bytes", "kfast.bulk", "kfast.local"),
     *("kfast.spark", "kfast.table", "kfast.demo", "kfast.transactions"),
 )
 

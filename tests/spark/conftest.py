@@ -13,7 +13,7 @@ import pytest
 
 from bench.spark.session import spark_session
 from kfast.local.local_kafka import LocalKafka
-from kfast.local.spark_jars import avro_jars, connector_jars
+from kfast.local.spark import avro_jars, connector_jars
 from kfast.table.arrow_batches import ArrowBatches
 from tests.arrow_validation import validate_batches
 from tests.class_archives import spark_java_options

@@ -12,8 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 import kfast
-from kfast.settings.aliases import ALIASES
-from kfast.settings.names import SETTINGS
+from kfast.settings.names import ALIASES, SETTINGS
 from tests.document_examples import examples
 from tools.settings_types import TARGET, types_text
 

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kfast._base.optional import optional_package
 from kfast.errors import ConfigurationError, MissingDependencyError
 from kfast.security.certificates import CertificateFacts, read_certificate
+from kfast.settings.rules import java_keystore_error
 from kfast.settings.secret import Secret
-from kfast.settings.security_rules import java_keystore_error
 
 if TYPE_CHECKING:
     from kfast.config import ConsumerConfig

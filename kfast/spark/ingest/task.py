@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kfast._base.optional import optional_package
-from kfast.columns.arrow.nodes import CapsulePair
+from kfast.columns.arrow import CapsulePair
 from kfast.columns.bytes import BytesColumn
 from kfast.spark.source.read_task import (
     freeze_modules,

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kfast.errors import ConfigurationError, did_you_mean
 from kfast.schemas.formats import BYTES, FORMATS, STRUCT, ValueFormat, format_named
-from kfast.settings.aliases import REGISTRY_ARGUMENTS
+from kfast.settings.names import REGISTRY_ARGUMENTS
 from kfast.spark.source.option_kinds import Parser, anything, boolean, text, whole_number
 
 LATEST: Final = "latest"

@@ -55,7 +55,8 @@ cdef enum ErrorCode:
     TOO_LARGE = 17
 
 
-# A row that could not be decoded; 64 bytes, native byte order, read by kfast/columns/record_errors.py.
+# A row that could not be decoded; 64 bytes, native byte order;
+# read by kfast/columns/record_errors.py.
 cdef struct ErrorRow:
     int64_t row
     int64_t position                    # of the bad byte in the value

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from kfast._base.background_call import BackgroundCall
+from kfast._base.threads import BackgroundCall
 
 
 def test_it_runs_beside_whoever_began_it() -> None:

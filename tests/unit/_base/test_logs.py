@@ -12,7 +12,7 @@ import pytest
 
 import kfast
 from kfast._base.logs import get_logger
-from kfast._base.own_thread import OwnThread
+from kfast._base.threads import OwnThread
 
 logger = get_logger("kfast.tests.logging")
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from kfast._base.own_thread import OwnThread
-from kfast._base.worker_thread import WorkerThread
+from kfast._base.threads import OwnThread, WorkerThread
 
 
 def test_a_thread_runs_once_under_its_name() -> None:

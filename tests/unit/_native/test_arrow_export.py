@@ -18,7 +18,7 @@ import pytest
 
 from kfast._native import arrow_export
 from kfast._native.buffers import copy_of, live_count
-from kfast.columns.arrow.nodes import requested_columns, requested_format
+from kfast.columns.arrow import requested_columns, requested_format
 from kfast.records import build_partition_records
 from tests.unit.records.sample_index import SampleIndex
 

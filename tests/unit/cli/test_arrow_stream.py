@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kfast.cli.arrow_stream import ArrowStream
+from kfast.cli.binary import ArrowStream
 from kfast.cli.output import OutputError
 
 KIND = pa.dictionary(pa.int32(), pa.string())

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfast.cli import main
+from kfast.cli.config import with_current, with_profile
 from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError
-from kfast.settings.profiles import with_current, with_profile
 
 CONFIG = """\
 # mine

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kfast.local.class_archive import ClassArchive
 from kfast.local.java import Java
+from kfast.local.node import ClassArchive
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from kfast.local.jars import resolve_jars
 from kfast.local.java import Java, find_java
 from kfast.local.local_kafka import LocalKafka, _broker_defaults, _texts
 from kfast.local.node import LocalNode, Runtime, free_ports, random_uuid
-from kfast.local.topics import topic_leaders, wait_for_topic
+from kfast.local.requests import topic_leaders, wait_for_topic
 
 
 def script(path: Path, body: str) -> Path:

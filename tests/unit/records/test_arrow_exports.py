@@ -12,7 +12,7 @@ import pyarrow.feather
 import pytest
 
 from kfast._native import arrow_export
-from kfast.columns.arrow.nodes import ArrayNode, ArrowColumn, CapsuleStream, SchemaNode
+from kfast.columns.arrow import ArrayNode, ArrowColumn, CapsuleStream, SchemaNode
 from kfast.deserializers import BadValue, DecodedColumn, Int64
 from kfast.errors import DeserializationError, IllegalStateError
 from kfast.records import (
@@ -110,7 +110,7 @@ def test_topics_can_be_written_to_files(tmp_path: Any) -> None:
 def test_no_number_of_rows_is_too_large_for_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """B-19: repeated names may exceed what 32-bit positions address; limits of 100 bytes here."""
     monkeypatch.setattr("kfast.records.arrow_stream.BATCH_BYTES", 100)
-    monkeypatch.setattr("kfast.columns.arrow.arrays.INT32_MAX", 100)
+    monkeypatch.setattr("kfast.columns.arrow.INT32_MAX", 100)
     joined = PartitionRecords.concat([batch("events", [b"x"] * 40), batch("events", [b"y"] * 40)])
     names = ["events"] * 80
     assert joined.to_arrow()["topic"].to_pylist() == names

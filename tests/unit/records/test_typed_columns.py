@@ -14,13 +14,11 @@ import pyarrow as pa
 import pytest
 
 from kfast._native import buffers
-from kfast.columns.arrow.nodes import ArrowColumn
+from kfast.columns.arrow import ArrowColumn
 from kfast.columns.bytes import BytesColumn
-from kfast.columns.decimal import DecimalColumn
-from kfast.columns.dictionary import DictionaryColumn
 from kfast.columns.operations import concat_values, values_column
 from kfast.columns.text import StringColumn
-from kfast.columns.typed import ListColumn, MapColumn, StructColumn
+from kfast.columns.typed import DecimalColumn, DictionaryColumn, ListColumn, MapColumn, StructColumn
 from kfast.columns.uuid import UuidColumn
 from kfast.errors import ConfigurationError
 from kfast.schemas.schema import Schema

@@ -9,8 +9,7 @@ import warnings
 import pytest
 
 from kfast.config import ConsumerConfig
-from kfast.settings.aliases import ALIASES, REFUSED
-from kfast.settings.names import SETTINGS
+from kfast.settings.names import ALIASES, REFUSED, SETTINGS
 from tests.unit.configs import config, refusal
 
 # The keys of Kafka 4.3's consumer and their defaults, as `kafka-clients` documents them.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfast.settings.properties import read_properties
+from kfast.settings.files import read_properties
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ import pytest
 from kfast.config import ConsumerConfig
 from kfast.security.sasl import sasl_settings
 from kfast.security.sasl.sasl_settings import SaslSettings
-from kfast.settings.aliases import ALIASES
-from kfast.settings.names import SETTINGS
+from kfast.settings.names import ALIASES, SETTINGS
 from tests.document_examples import examples, sections
 
 DOCUMENT = "docs/security.md"

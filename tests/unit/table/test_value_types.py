@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kfast
-from kfast.columns.arrow.nodes import CapsulePair
+from kfast.columns.arrow import CapsulePair
 from kfast.columns.bytes import BytesColumn
 from kfast.columns.column_arrow import arrow_of
 from kfast.columns.column_data import ColumnData

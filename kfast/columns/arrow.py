@@ -14,21 +14,244 @@ bytes ``S``, void ``V``     fixed_size_binary of the item size, padding included
 ``U``                       utf8
 complex                     fixed_size_list<float>[2]
 structured                  struct, recursively; subarrays become fixed_size_list
-object                      see ``records.arrow.objects``
+object                      see below
 ==========================  ======================================================================
+
+``Node`` and its neighbours describe columns for the Arrow C data interface as tuples that
+``_native.arrow_export`` reads, with validity bitmaps and capsules. No Arrow library is imported:
+``pyarrow.table(x)``, ``polars.DataFrame(x)`` and the like read the capsules.
+
+Object arrays: of only ``bytes``, ``str``, ``bool``, ``int`` or ``float`` (with None for null) they
+are exported directly; anything else, such as the dicts of ``json.loads``, is converted by pyarrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kfast._native import columns
-from kfast.columns.arrow.nodes import INT32_MAX, ArrayNode, ArrowColumn, SchemaNode, validity
+from kfast._base.optional import optional_package
+from kfast._native import arrow_export, columns
+from kfast.errors import DeserializationError
+
+INT32_MAX: Final = 2**31 - 1
+BINARY_FORMATS: Final = {"z": "z", "Z": "Z", "vz": "vz", "v": "vz"}
+TEXT_FORMATS: Final = {"u": "u", "U": "U", "vu": "vu", "v": "vu"}
+"""Formats that can be requested of a column of bytes or text; ``v`` means views of either."""
+
+Capsule: TypeAlias = Any
+"""A ``PyCapsule``; there is no static type for it."""
+
+
+class SchemaNode(NamedTuple):
+    """One field: its Arrow format string, name, metadata and children.
+
+    ``dictionary`` is the field of the values that indices refer to.
+    """
+
+    format: str
+    name: str
+    is_nullable: bool = True
+    metadata: bytes | None = None
+    children: tuple[SchemaNode, ...] = ()
+    dictionary: SchemaNode | None = None
+
+    @classmethod
+    def read(cls, capsule: Capsule) -> SchemaNode:
+        """Return the field that an ``arrow_schema`` capsule of any library describes."""
+        return _schema_node(arrow_export.read_schema(capsule))
+
+
+class ArrayNode(NamedTuple):
+    """One array: length, nulls, its buffers in Arrow's order (None = absent) and children."""
+
+    length: int
+    null_count: int
+    buffers: tuple[Any, ...]
+    children: tuple[ArrayNode | Capsule, ...] = ()
+    dictionary: ArrayNode | None = None
+
+
+class ArrowColumn(NamedTuple):
+    """A field with its data, which may be a capsule of another Arrow library."""
+
+    schema: SchemaNode
+    array: ArrayNode | Capsule
+
+    def capsules(self) -> tuple[Capsule, Capsule]:
+        """Make the pair that ``__arrow_c_array__`` returns."""
+        return arrow_export.schema_capsule(self.schema), arrow_export.array_capsule(self.array)
+
+
+@dataclass(frozen=True, slots=True)
+class CapsulePair:
+    """An object with ``__arrow_c_array__`` only, to pass one export to a library."""
+
+    column: ArrowColumn
+
+    def __arrow_c_array__(self, requested_schema: Capsule = None) -> tuple[Capsule, Capsule]:
+        return self.column.capsules()
+
+
+@dataclass(frozen=True, slots=True)
+class CapsuleStream:
+    """An object with ``__arrow_c_stream__`` only, to pass one export to a library."""
+
+    capsule: Capsule
+
+    def __arrow_c_stream__(self, requested_schema: Capsule = None) -> Capsule:
+        return self.capsule
+
+
+def _schema_node(node: tuple[Any, ...]) -> SchemaNode:
+    text, name, is_nullable, metadata, children, dictionary = node
+    return SchemaNode(
+        text,
+        name,
+        is_nullable,
+        metadata,
+        tuple(map(_schema_node, children)),
+        None if dictionary is None else _schema_node(dictionary),
+    )
+
+
+def struct_column(name: str, children: Sequence[ArrowColumn], length: int) -> ArrowColumn:
+    """Return columns as a struct without nulls: Arrow's form of a record batch."""
+    return ArrowColumn(
+        SchemaNode("+s", name, is_nullable=False, children=tuple(c.schema for c in children)),
+        ArrayNode(length, 0, (None,), tuple(c.array for c in children)),
+    )
+
+
+def validity(is_null: Any) -> tuple[Any, int]:
+    """Return validity bitmap and number of nulls for a bool array; no bitmap without nulls."""
+    if is_null is None:
+        return None, 0
+    contiguous: Any = np.ascontiguousarray(is_null)
+    bits, valid = columns.pack_bits(contiguous, True)
+    nulls = len(is_null) - valid
+    return (bits if nulls else None), nulls
+
+
+def requested_format(requested_schema: Capsule) -> str | None:
+    """Return the format that an Arrow consumer requests for one column."""
+    return None if requested_schema is None else SchemaNode.read(requested_schema).format
+
+
+def requested_columns(requested_schema: Capsule) -> dict[str, str]:
+    """Return the formats that an Arrow consumer requests for a table's columns, by name."""
+    if requested_schema is None:
+        return {}
+    return {field.name: field.format for field in SchemaNode.read(requested_schema).children}
+
+
+_SIMPLE: Final[dict[frozenset[type], str]] = {
+    frozenset(): "null",
+    frozenset({bytes}): "bytes",
+    frozenset({str}): "text",
+    frozenset({bool}): "?",
+    frozenset({int}): "i8",
+    frozenset({float}): "f8",
+    frozenset({int, float}): "f8",
+}
+
+_REFUSALS: Final = (ValueError, TypeError, OverflowError, NotImplementedError)
+"""What pyarrow raises for objects it cannot convert; its own exceptions derive from these."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPlan:
+    """The Arrow type for a column of objects: a simple kind, or a pyarrow type."""
+
+    kind: str
+    arrow_type: Any = None
+
+
+def plan_objects(name: str, chunks: Iterable[AnyArray]) -> ObjectPlan:
+    """Choose a type that fits every value of every chunk."""
+    parts = list(chunks)
+    types = set(map(type, chain.from_iterable(parts))) - {type(None)}
+    kind = _SIMPLE.get(frozenset(types))
+    if kind == "i8" and not all(
+        -(2**63) <= value < 2**63 for part in parts for value in part if value is not None
+    ):
+        kind = None
+    if kind is not None:
+        return ObjectPlan(kind)
+    pa = optional_package("pyarrow", f"exporting Python objects of column {name!r} to Arrow")
+    try:
+        return ObjectPlan("pyarrow", pa.infer_type(list(chain.from_iterable(parts))))
+    except _REFUSALS as error:
+        raise _no_type(name, types, error) from error
+
+
+def object_sizes(values: AnyArray) -> NDArray[np.int64]:
+    """Return the most bytes that each object takes in any one buffer of an Arrow column.
+
+    Text and bytes count, wherever they are in dicts and lists, and the items of lists, which have
+    32-bit positions too; numbers have a fixed width.
+    """
+    return np.fromiter(map(_size, values), np.int64, len(values))
+
+
+def _size(item: object) -> int:
+    if isinstance(item, str):
+        return len(item) if item.isascii() else 4 * len(item)
+    if isinstance(item, bytes | bytearray):
+        return len(item)
+    if isinstance(item, dict):
+        return sum(map(_size, item.values()))
+    if isinstance(item, list | tuple | set | frozenset):
+        return len(item) + sum(map(_size, item))
+    return item.nbytes + item.size if isinstance(item, np.ndarray) else 0
+
+
+def object_column(name: str, values: AnyArray, plan: ObjectPlan | None = None) -> ArrowColumn:
+    """Return an object array as an Arrow column of the planned type."""
+    plan = plan or plan_objects(name, [values])
+    items: list[Any] = values.tolist()
+    if plan.kind == "null":
+        return ArrowColumn(SchemaNode("n", name), ArrayNode(len(items), len(items), ()))
+    if plan.kind == "bytes":
+        return bytes_column(name, items)
+    if plan.kind == "text":
+        return text_column(name, items)
+    if plan.kind != "pyarrow":
+        is_null = np.fromiter((item is None for item in items), np.bool_, len(items))
+        numbers = np.array([0 if item is None else item for item in items], plan.kind)
+        return array_column(name, np.ma.MaskedArray(numbers, mask=is_null))
+    pa = optional_package("pyarrow", f"exporting Python objects of column {name!r} to Arrow")
+    try:
+        array = pa.array(items, type=plan.arrow_type)
+    except pa.ArrowCapacityError:
+        array = None
+    except _REFUSALS as error:
+        raise _no_type(name, set(map(type, items)), error) from error
+    if not isinstance(array, pa.Array):  # several of them, past 2 GiB
+        raise DeserializationError(
+            f'column "{name}" holds more than 2 GiB of Python objects, too much for one batch',
+            hint="pyarrow.table(records) makes several batches",
+            column=name,
+        )
+    schema = SchemaNode.read(pa.field(name, plan.arrow_type).__arrow_c_schema__())
+    return ArrowColumn(schema, array.__arrow_c_array__()[1])
+
+
+def _no_type(name: str, types: set[type], error: Exception) -> DeserializationError:
+    names = ", ".join(sorted(kind.__name__ for kind in types))
+    return DeserializationError(
+        f'column "{name}" holds Python objects that Arrow has no single type for',
+        cause=str(error).splitlines()[0],
+        found=names,
+        hint="make the deserializer return one type, or use to_list()",
+        column=name,
+    )
+
 
 AnyArray = NDArray[Any]
 

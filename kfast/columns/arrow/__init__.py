@@ -1,1 +1,0 @@
-"""Columns described for the Arrow C data interface, without an Arrow library."""
