@@ -3,8 +3,7 @@
 Both fix the end of every partition before the first record is read, so that a topic which is
 written to meanwhile does not extend the read, and both use an ordinary ``KafkaConsumer`` with
 assigned partitions: it joins no group, and commits nothing unless both ``group_id`` and
-``enable_auto_commit`` are given. A partition is done when the *position* reaches its end, not when
-a record does: the last offsets of a compacted or transactional log may hold no record.
+``enable_auto_commit`` are given. How a range is read is `BoundedRead`'s.
 """
 
 from __future__ import annotations
@@ -25,17 +24,24 @@ import numpy as np
 
 from kfast._base.logs import get_logger
 from kfast.application.arguments import check_partition, check_topic, time_ms
-from kfast.application.internals import created_anew
+from kfast.application.bounded_read import BoundedRead, ReadPolicy, error_of, log_lost
+from kfast.application.read_bounds import (
+    END,
+    START,
+    Kind,
+    Position,
+    Range,
+    Ranges,
+    resolve_existing,
+    resolve_ranges,
+)
 from kfast.application.record_converter import RecordConverter
 from kfast.application.topic_globs import is_glob, topics_like
 from kfast.config import ConsumerConfig, sealed
 from kfast.consumer.unknown_topic_check import unknown_partition
 from kfast.errors import (
     ConfigurationError,
-    LogTruncationError,
-    NoOffsetForPartitionError,
     OffsetOutOfRangeError,
-    UnknownTopicOrPartitionError,
 )
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.records.consumer_records import ConsumerRecords
@@ -65,7 +71,7 @@ Topics = str | TopicPartition | Collection[str | TopicPartition]
 Progress = bool | Callable[[int, int], None]
 
 _GLOB_HINT: Final = "give the name of a topic; KafkaConsumer.topics() has them all"
-_POLL_MS: Final = 1_000
+_WORDS: Final = {"earliest": START, "latest": END}
 _GAP_HINT: Final = 'start at "earliest", or skip what is gone with auto.offset.reset=earliest'
 
 
@@ -103,8 +109,8 @@ def scan_topic(
     config : Mapping, optional
         Settings by Kafka's dotted names, such as `kfast.load_config` returns.
     **configs
-        Settings of `KafkaConsumer`. ``auto_offset_reset`` is ``"none"`` unless given: a range
-        that retention removes while it is read raises instead of leaving a gap.
+        Settings of `KafkaConsumer`. A range of which retention removes something raises; with an
+        ``auto_offset_reset`` other than ``"none"`` that is skipped, with a warning.
 
     Returns
     -------
@@ -133,8 +139,7 @@ def scan_topic(
     settings = sealed(configs)
     del configs
     given = ConsumerConfig(config, **settings)
-    if not given.was_given("auto_offset_reset"):
-        settings["auto_offset_reset"] = "none"
+    skips_lost = given.was_given("auto_offset_reset") and given.auto_offset_reset != "none"
     if given.group_id is not None and not given.was_given("enable_auto_commit"):
         settings["enable_auto_commit"] = False
     converter = RecordConverter(given)
@@ -146,9 +151,9 @@ def scan_topic(
         with KafkaConsumer(config=config, **settings) as consumer:
             consumer.internals.select_columns(columns)
             _check_times(first, last)
-            starts, ends = _resolve_range(consumer, wanted, first, last)
-            names += sorted({tp.topic for tp in starts})
-            yield from _scan(consumer, starts, ends, progress)
+            ranges = _resolve_range(consumer, wanted, first, last, skips_lost=skips_lost)
+            names += sorted({tp.topic for tp in ranges})
+            yield from _scan(consumer, ranges, progress, skips_lost=skips_lost)
 
     return TopicScan(batches, converter.template)
 
@@ -202,53 +207,21 @@ def read_topic(
 
 
 def _scan(
-    consumer: KafkaConsumer,
-    starts: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int],
-    progress: Progress,
+    consumer: KafkaConsumer, ranges: Ranges, progress: Progress, *, skips_lost: bool
 ) -> Iterator[PartitionRecords]:
-    left = {tp for tp in starts if starts[tp] < ends[tp]}
-    for tp in sorted(starts):
-        if starts[tp] > ends[tp]:
-            logger.warning("%s: start %d is beyond end %d", tp, starts[tp], ends[tp])
-    total = sum(ends[tp] - starts[tp] for tp in left)
-    with _Reporter(progress, total) as reporter:
-        if not left:
-            return
-        consumer.assign(sorted(left))
-        consumer.internals.end_fetching_at({tp: ends[tp] for tp in left})
-        for tp in left:
-            consumer.seek(tp, starts[tp])
-        done = dict.fromkeys(left, 0)
-        while left:
-            done_before = sum(done.values())
-            try:
-                records = consumer.poll(timeout_ms=_POLL_MS)
-            except (OffsetOutOfRangeError, LogTruncationError) as error:
-                error.hint = _GAP_HINT
-                raise
-            except NoOffsetForPartitionError as error:
-                raise created_anew(error) from None
-            for tp, batch in records.items():
-                if tp not in left:
-                    continue
-                wanted = batch
-                if batch.next_offset > ends[tp]:
-                    wanted = batch.select(slice(0, int(np.searchsorted(batch.offsets, ends[tp]))))
-                if len(wanted):
-                    yield wanted
-            finished = []
-            for tp in left:
-                position = consumer.position(tp)
-                done[tp] = min(position, ends[tp]) - starts[tp]
-                if position >= ends[tp]:
-                    finished.append(tp)
-            if finished:
-                left.difference_update(finished)
-                consumer.pause(*finished)
-            if sum(done.values()) == done_before:
-                consumer.internals.check_ends({tp: ends[tp] for tp in left})
-            reporter.report(sum(done.values()))
+    read: BoundedRead[PartitionRecords] = BoundedRead(
+        consumer,
+        ReadPolicy(skips_lost=skips_lost),
+        lambda loss: error_of(loss, _GAP_HINT),
+        log_lost,
+    )
+    with _Reporter(progress, sum(max(0, end - start) for start, end in ranges.values())) as report:
+        read.begin(ranges)
+        while read.ends:
+            for _, batch in read.poll():
+                if len(batch):
+                    yield batch
+            report(read.done)
 
 
 def _checked_topics(topics: Sequence[Topics]) -> list[str | TopicPartition]:
@@ -275,25 +248,31 @@ def _checked_topics(topics: Sequence[Topics]) -> list[str | TopicPartition]:
 
 
 def _resolve_range(
-    consumer: KafkaConsumer, wanted: Sequence[str | TopicPartition], start: object, end: object
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    consumer: KafkaConsumer,
+    wanted: Sequence[str | TopicPartition],
+    start: object,
+    end: object,
+    *,
+    skips_lost: bool,
+) -> Ranges:
     """Return where the read starts and ends in each partition.
 
     Topics of globs that are deleted meanwhile are left out.
     """
-    names = _topic_names(consumer, wanted)
-    while True:
-        try:
-            partitions = _resolve_partitions(consumer, wanted, names)
-            return (
-                resolve_bound(consumer, partitions, start, is_end=False),
-                resolve_bound(consumer, partitions, end, is_end=True),
-            )
-        except UnknownTopicOrPartitionError:
-            left = _topic_names(consumer, wanted)
-            if names <= left:
-                raise
-            names = left
+    ranges, lost = resolve_existing(
+        lambda: _topic_names(consumer, wanted),
+        lambda names: resolve_bounds(
+            consumer,
+            _resolve_partitions(consumer, wanted, names),
+            start,
+            end,
+            skips_lost=skips_lost,
+        ),
+    )
+    for tp, count in lost.items():
+        first = ranges[tp][0]
+        logger.warning("%s: offsets %d to %d are lost", tp, first - count, first - 1)
+    return ranges
 
 
 def _topic_names(consumer: KafkaConsumer, wanted: Sequence[str | TopicPartition]) -> set[str]:
@@ -341,61 +320,57 @@ def _check_times(start: object, end: object) -> None:
         )
 
 
-def resolve_bound(
-    consumer: KafkaConsumer, partitions: list[TopicPartition], bound: object, *, is_end: bool
-) -> dict[TopicPartition, int]:
-    """Return the offset that the start or the end of a read is in each partition."""
-    name = "end" if is_end else "start"
-    bound = _as_datetime(bound)
-    if isinstance(bound, str):
-        if bound == "earliest":
-            return consumer.beginning_offsets(partitions)
-        if bound == "latest":
-            return consumer.end_offsets(partitions)
-    elif isinstance(bound, Mapping):
-        default = "latest" if is_end else "earliest"
+def resolve_bounds(
+    consumer: KafkaConsumer,
+    partitions: list[TopicPartition],
+    start: object,
+    end: object,
+    *,
+    skips_lost: bool,
+) -> tuple[Ranges, dict[TopicPartition, int]]:
+    """Return the offsets of start and end in each partition, and how many of these are gone."""
+    starts = _positions(_as_datetime(start), partitions, "start", START)
+    ends = _positions(_as_datetime(end), partitions, "end", END)
+    return resolve_ranges(
+        consumer.internals,
+        {tp: Range(starts[tp], ends[tp]) for tp in partitions},
+        skips_lost=skips_lost,
+        gone_hint=_GAP_HINT,
+        beyond=_beyond,
+        is_by_partition=True,
+    )
+
+
+def _positions(
+    bound: Any, partitions: list[TopicPartition], name: str, default: Position
+) -> dict[TopicPartition, Position]:
+    """Return a bound as a position in each partition; ``default`` is that of a mapping."""
+    if isinstance(bound, Mapping):
         offsets = _explicit_offsets(bound, partitions, name)
-        missing = [tp for tp in partitions if tp not in offsets]
-        if missing:
-            offsets.update(resolve_bound(consumer, missing, default, is_end=is_end))
-        log_ends = consumer.end_offsets(partitions)
-        if is_end:  # one past the log's would never be reached
-            return {tp: min(offset, log_ends[tp]) for tp, offset in offsets.items()}
-        _check_starts(consumer, offsets, log_ends)
-        return offsets
-    elif _is_time(bound):
-        time_ms(bound, name)  # for an error that names the argument
-        found = consumer.offsets_for_times(dict.fromkeys(partitions, bound))
-        ends = consumer.end_offsets(partitions)
         return {
-            tp: ends[tp] if (hit := found[tp]) is None else min(hit.offset, ends[tp])
+            tp: Position(Kind.OFFSET, offsets[tp]) if tp in offsets else default
             for tp in partitions
         }
+    if isinstance(bound, str) and bound in _WORDS:
+        return dict.fromkeys(partitions, _WORDS[bound])
+    if _is_time(bound):
+        return dict.fromkeys(partitions, Position(Kind.TIME, time_ms(bound, name)))
     raise ConfigurationError(
         f"{name} = {bound!r}: not understood",
         hint='"earliest", "latest", a time (int ms since 1970, datetime) or {partition: offset}',
     )
 
 
-def _check_starts(
-    consumer: KafkaConsumer,
-    starts: Mapping[TopicPartition, int],
-    log_ends: Mapping[TopicPartition, int],
-) -> None:
-    """Raise for an offset to start at that the log does not have yet.
-
-    Under read_committed the log has offsets behind the last stable one.
-    """
-    beyond = [tp for tp, start in starts.items() if start > log_ends[tp]]
-    for tp, end in consumer.internals.high_watermarks(beyond).items():
-        if starts[tp] > end:
-            raise OffsetOutOfRangeError(
-                f"start = {starts[tp]} for {tp} is beyond the end of the log, {end}",
-                hint=f"start at {end} or before; was the topic created anew?",
-                topic=tp.topic,
-                partition=tp.partition,
-                offset=starts[tp],
-            )
+def _beyond(
+    tp: TopicPartition, offset: int, ends: Mapping[TopicPartition, int]
+) -> OffsetOutOfRangeError:
+    return OffsetOutOfRangeError(
+        f"start = {offset} for {tp} is beyond the end of the log, {ends[tp]}",
+        hint=f"start at {ends[tp]} or before; was the topic created anew?",
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=offset,
+    )
 
 
 def _explicit_offsets(
@@ -436,9 +411,9 @@ class _Reporter:
         self._total = total
         self._percent = -1
 
-    def __enter__(self) -> _Reporter:
+    def __enter__(self) -> Callable[[int], None]:
         self.report(0)
-        return self
+        return self.report
 
     def __exit__(
         self,

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from kfast.application.health import ConsumerHealth
     from kfast.application.rebalance_listener import RebalanceCallbacks
     from kfast.consumer.group.membership import CloseOperation
-    from kfast.consumer.positions.list_offsets import Offsets as LogOffsets
     from kfast.errors import UnknownTopicOrPartitionError
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
@@ -584,11 +583,6 @@ class KafkaConsumer:
     def internals(self) -> ConsumerInternals:
         """Further calls for kfast itself."""
         return ConsumerInternals(self._shared)
-
-    def log_offsets(self, *wanted: dict[TopicPartition, int]) -> list[LogOffsets]:
-        """Return what several look-ups by timestamp find, made at once: -2 start, -1 end."""
-        with self._guard:
-            return self._shared.lookups.offsets(wanted, self._timeout(None))
 
     def unknown_topic_error(self, topic: str) -> UnknownTopicOrPartitionError:
         """Return the error for a topic that does not exist, with the nearest name that does."""

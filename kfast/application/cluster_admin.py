@@ -104,6 +104,10 @@ class ClusterAdmin:
             lambda left: self._lookups.high_watermarks(left, self._timeout_ms), partitions
         )
 
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the same, and raise for those that are gone."""
+        return self._lookups.high_watermarks(partitions, self._timeout_ms)
+
     def newest(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:

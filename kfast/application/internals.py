@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfast.application.arguments import check_topic
-from kfast.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+from kfast.settings.offset_reset import RESET_NONE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from kfast.application.shared_parts import SharedParts
     from kfast.client.cluster import TopicMetadata
+    from kfast.consumer.positions.list_offsets import Offsets as LogOffsets
     from kfast.types import TopicPartition
 
 
@@ -43,50 +44,49 @@ class ConsumerInternals:
         if not runtime.is_started and not runtime.metadata.allow_auto_topic_creation:
             runtime.metadata.add_transient_topics(names)
 
-    def end_fetching_at(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Fetch nothing from these offsets on; partitions without one have no end."""
+    def read_range(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Fetch nothing from these offsets on, and reset no position from now on.
+
+        Partitions without an end have none. ``auto.offset.reset`` does not count any more: offsets
+        that are gone are an error for the one who reads the range.
+        """
         with self._shared.guard:
+            self._shared.runtime.subscriptions.default_reset_strategy = RESET_NONE
             self._shared.runtime.subscriptions.end_fetching_at(ends)
             self._shared.runtime.changed()
 
     def topic_metadata(self, topics: frozenset[str] | None) -> Mapping[str, TopicMetadata]:
         """Return what the cluster has of these topics, or of all, with one request."""
         with self._shared.guard:
-            return self._shared.lookups.metadata(topics, self._timeout_ms)
+            return self._shared.lookups.metadata(topics, self.timeout_ms)
 
     def required_partitions(self, topic: str) -> set[int]:
         """Return the partition numbers of a topic, or raise that there is none."""
         with self._shared.guard:
-            return self._shared.lookups.required_partitions(topic, self._timeout_ms)
+            return self._shared.lookups.required_partitions(topic, self.timeout_ms)
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the partition numbers of a topic, None if there is none."""
+        with self._shared.guard:
+            return self._shared.lookups.partitions_of(topic, self.timeout_ms)
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the end of each log, under ``isolation_level="read_committed"`` too."""
         with self._shared.guard:
-            return self._shared.lookups.high_watermarks(partitions, self._timeout_ms)
+            return self._shared.lookups.high_watermarks(partitions, self.timeout_ms)
 
-    def check_ends(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Raise if a log no longer has what a read of it, up to an end, is waiting for."""
-        for tp, end in self.high_watermarks(ends).items():
-            if end < ends[tp]:
-                raise OffsetOutOfRangeError(
-                    f"the log of {tp} ends at {end} now, and was to be read to {ends[tp]}",
-                    cause="it was truncated, or the topic was deleted and created anew",
-                    hint="read it again from the start",
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    offset=end,
-                )
+    def log_offsets(self, *wanted: dict[TopicPartition, int]) -> list[LogOffsets]:
+        """Return what several look-ups by timestamp find, made at once: -2 start, -1 end."""
+        with self._shared.guard:
+            return self._shared.lookups.offsets(wanted, self.timeout_ms)
+
+    def position(self, tp: TopicPartition) -> int | None:
+        """Return the position of an assigned partition, None while there is none."""
+        with self._shared.guard:
+            position = self._shared.runtime.subscriptions.position(tp)
+            return None if position is None else position.offset
 
     @property
-    def _timeout_ms(self) -> int:
+    def timeout_ms(self) -> int:
+        """How long a call may take: ``default_api_timeout_ms``."""
         return self._shared.config.default_api_timeout_ms
-
-
-def created_anew(error: NoOffsetForPartitionError) -> OffsetOutOfRangeError:
-    """Return the error of a read whose partitions all had positions: one has lost it."""
-    return OffsetOutOfRangeError(
-        f"{error.topic} was deleted and created anew while it was read",
-        hint="read it again from the start",
-        topic=error.topic,
-        partition=error.partition,
-    )

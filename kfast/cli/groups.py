@@ -11,7 +11,7 @@ from kfast.cli.admin import admin_of, described, group_names, is_consumer_group,
 from kfast.cli.group_lag import LAG_COLUMNS, LagRow, lags_of
 from kfast.cli.options import Command, Common, Words
 from kfast.cli.positions import Selection, parse_position
-from kfast.cli.ranges import resolve_listed
+from kfast.cli.ranges import resolve
 from kfast.cli.rows import JSON_FORMATS, Row, format_option, write_rows, write_text
 from kfast.errors import (
     ConfigurationError,
@@ -174,15 +174,15 @@ def _new_offsets(
             f'group "{group}" has committed nothing', hint=f"kfast groups reset {group} TOPIC"
         )
 
-    def existing() -> list[str]:
+    def existing() -> dict[str, None]:
         left = [topic for topic in wanted if admin.partitions_for_topic(topic) is not None]
         gone = [topic for topic in wanted if topic not in left]
         if gone and (topics or not left):
             raise admin.unknown_topic_error(gone[0])
-        return left
+        return dict.fromkeys(left)
 
     try:
-        found, _ = resolve_listed(admin, existing, selection, None, skips_lost=False)
+        found, _ = resolve(admin, existing, selection, None, skips_lost=False)
     except OffsetOutOfRangeError as error:
         error.hint = "--to start, or --to end"
         raise

@@ -21,10 +21,11 @@ import click
 from kfast import IngestSummary, KafkaConsumer, TopicPartition
 from kfast._base.clock import SystemClock
 from kfast._base.program import pairs
+from kfast.application.read_bounds import END, START
 from kfast.cli.debezium_values import debezium_of, debezium_options, without_json
 from kfast.cli.ingest_compact import COMPACT, STORAGE_OPTION, output_option
 from kfast.cli.options import Command, Common, Duration, Size, Words
-from kfast.cli.positions import END, START, Selection, parse_bounds, parse_offset
+from kfast.cli.positions import Selection, parse_bounds, parse_offset
 from kfast.cli.ranges import resolve
 from kfast.cli.registry import registry_if_needed, registry_option
 from kfast.cli.typed_values import taken_options, typed_deserializers, typed_options
@@ -167,8 +168,16 @@ def _resolver(selection: Selection, *, skips_lost: bool) -> FindBounds:
         return begins, last if has_end else None
 
     def bounds(consumer: KafkaConsumer, topics: Collection[str]) -> Mapping[TopicPartition, Bounds]:
-        ranges, _ = resolve(consumer, sorted(topics), selection, None, skips_lost=skips_lost)
-        return {tp: bounds_of(tp, first, last) for tp, (first, last) in ranges.items()}
+        ranges, lost = resolve(
+            consumer.internals,
+            lambda: dict.fromkeys(sorted(topics)),
+            selection,
+            None,
+            skips_lost=skips_lost,
+        )
+        return {
+            tp: bounds_of(tp, first - lost.get(tp, 0), last) for tp, (first, last) in ranges.items()
+        }
 
     return bounds
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
+from kfast.application.read_bounds import END, EVERYTHING, START, Kind, Position, Range
 from kfast.cli.durations import duration_ms, moment_ms
 from kfast.errors import ConfigurationError
 
@@ -23,48 +23,18 @@ _MAX_OFFSET: Final = (1 << 63) - 1
 _MAX_PARTITION: Final = (1 << 31) - 1
 
 
-class Kind(Enum):
-    """What a `Position` counts from."""
-
-    START = "start of the log"
-    END = "end of the log"
-    OFFSET = "offset"
-    AFTER_START = "offsets after the start of the log"
-    BEFORE_END = "offsets before the end of the log"
-    TIME = "ms since 1970"
-
-
-@dataclass(slots=True, frozen=True)
-class Position:
-    """A place in every partition it is used for. ``value`` is in the unit of its ``kind``."""
-
-    kind: Kind
-    value: int = 0
-
-
 _WORDS: Final = {
     **dict.fromkeys(("start", "earliest"), Kind.START),
     **dict.fromkeys(("end", "latest"), Kind.END),
 }
 _SIGNS: Final = {"": Kind.OFFSET, "+": Kind.AFTER_START, "-": Kind.BEFORE_END}
 
-START: Final = Position(Kind.START)
-END: Final = Position(Kind.END)
-
-
-@dataclass(slots=True, frozen=True)
-class Range:
-    """From ``start`` to ``end``, which is not included."""
-
-    start: Position = START
-    end: Position = END
-
 
 @dataclass(slots=True, frozen=True)
 class Selection:
     """What to read: one range of all partitions, or ranges of some partitions."""
 
-    range: Range = Range()
+    range: Range = EVERYTHING
     partitions: Mapping[int, Range] | None = None
     """With these, no other partition is read."""
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kfast._base.optional import check_package
+from kfast.application.read_bounds import Kind
 from kfast.application.topic_globs import is_glob
 from kfast.cli.formats import (
     ALL_KINDS,
@@ -36,7 +37,7 @@ from kfast.cli.formats import (
 )
 from kfast.cli.options import Command, Common, Count, Words
 from kfast.cli.output import STANDARD_OUTPUT, Output, open_output
-from kfast.cli.positions import Kind, Selection, parse_bounds, parse_offset
+from kfast.cli.positions import Selection, parse_bounds, parse_offset
 from kfast.cli.reading import FOLLOWED_ROWS, What
 from kfast.cli.registry import registry_if_needed, registry_option
 from kfast.cli.run import Run

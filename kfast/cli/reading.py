@@ -7,22 +7,26 @@ come in offset order. Application thread.
 from __future__ import annotations
 
 import fnmatch
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._base.clock import SystemClock
 from kfast._base.logs import get_logger
-from kfast.application.internals import created_anew
+from kfast.application.bounded_read import (
+    BoundedRead,
+    Loss,
+    ReadPolicy,
+    error_of,
+)
+from kfast.application.read_bounds import Ranges
 from kfast.application.topic_globs import is_glob
 from kfast.cli.positions import Selection
-from kfast.cli.ranges import Ranges, matching_topics, resolve_listed
+from kfast.cli.ranges import GONE_HINT, matching_topics, resolve
 from kfast.errors import (
     KafkaError,
     LogTruncationError,
-    NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     WakeupError,
 )
@@ -35,11 +39,9 @@ logger = get_logger(__name__)
 
 FOLLOWED_ROWS: Final = 10
 """How many records a read that follows begins with, if it is given no start."""
-POLL_MS: Final = 1_000
 _REFRESH_MS: Final = 10_000
 """How often new partitions and topics are looked for."""
 _WINDOW_GROWTH: Final = 8
-_GAP_HINT: Final = "-o start, or --lost skip"
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,14 +77,17 @@ class Reading:
         self._max_wait_ms = max_wait_ms
         self._stopped = stopped
         self._clock = SystemClock()
-        self._ends: dict[TopicPartition, int] = {}
-        """Of partitions that are not read to their end yet."""
+        policy = ReadPolicy(
+            skips_lost=what.skips_lost,
+            follows_new_topic=what.skips_lost,
+        )
+        self._read: BoundedRead[Slice] = BoundedRead(
+            consumer, policy, lambda loss: error_of(loss, GONE_HINT), self._note_lost
+        )
         self.ranges: Ranges = {}
         """Of a read that is not a group's."""
         self.skipped: dict[TopicPartition, int] = {}
         """How many of the offsets asked for are gone."""
-        self.positions: dict[TopicPartition, int] = {}
-        """The offset behind the last slice of each partition."""
 
     def find(self) -> None:
         """Look up what there is to read, and begin to fetch it; the newest by `slices` only."""
@@ -90,15 +95,15 @@ class Reading:
             return
         names = self._what.topics
         self._consumer.internals.expect_topics(name for name in names if not is_glob(name))
-        self.ranges, self.skipped = resolve_listed(
-            self._consumer,
+        self.ranges, self.skipped = resolve(
+            self._consumer.internals,
             lambda: matching_topics(self._consumer, names),
             self._what.selection,
             self._what.partitions,
             skips_lost=self._what.skips_lost,
         )
         if self._what.tail is None:
-            self._begin(self.ranges)
+            self._read.begin(self.ranges)
 
     @property
     def total(self) -> int:
@@ -108,8 +113,9 @@ class Reading:
     @property
     def done(self) -> int:
         """The number of offsets that have been read."""
+        positions = self._read.positions
         return sum(
-            min(max(self.positions.get(tp, start), start), end) - start
+            min(max(positions.get(tp, start), start), end) - start
             for tp, (start, end) in self.ranges.items()
         )
 
@@ -137,59 +143,23 @@ class Reading:
         if self._what.follows and not self._stopped():
             yield from self._follow()
 
+    def _note_lost(self, loss: Loss, _error: object) -> None:
+        tp = loss.topic_partition
+        assert loss.until is not None  # of what is skipped
+        self.skipped[tp] = self.skipped.get(tp, 0) + loss.until - loss.position
+
+    def _poll(self) -> list[Slice]:
+        """Poll once; nothing when a signal has come."""
+        try:
+            return [rows for _, rows in self._read.poll(self._max_wait_ms()) if len(rows)]
+        except WakeupError:
+            return []
+
     # --- a range ----------------------------------------------------------------------------------
 
-    def _begin(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Begin to fetch what `_range` yields."""
-        self._ends = ends = {tp: end for tp, (start, end) in ranges.items() if start < end}
-        if ends:
-            self._assign({tp: ranges[tp][0] for tp in ends}, ends)
-
     def _range(self) -> Iterator[Slice]:
-        ends = self._ends
-        idle_since_ms = self._clock.now_ms()
-        while ends and not self._stopped():
-            polled = self._poll()
-            if polled:
-                idle_since_ms = self._clock.now_ms()
-            elif self._clock.now_ms() - idle_since_ms >= POLL_MS:
-                self._consumer.internals.check_ends(ends)
-                idle_since_ms = self._clock.now_ms()
-            for tp, found in polled.items():
-                if tp not in ends:
-                    continue
-                end = ends[tp]
-                wanted = found
-                if found.next_offset > end:
-                    wanted = found[: bisect_left(found.offsets, end)]
-                self.positions[tp] = min(found.next_offset, end)
-                if len(wanted):
-                    yield wanted
-                if found.next_offset >= end:
-                    del ends[tp]
-                    self._consumer.pause(tp)
-
-    def _assign(
-        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-    ) -> None:
-        self._consumer.assign(sorted(starts))
-        self._consumer.internals.end_fetching_at(ends)
-        for tp, start in starts.items():
-            self._consumer.seek(tp, start)
-        self._consumer.resume(*starts)
-
-    def _poll(self) -> Any:
-        try:
-            return self._consumer.poll(timeout_ms=self._max_wait_ms())
-        except WakeupError:
-            return {}
-        except (OffsetOutOfRangeError, LogTruncationError) as error:
-            error.hint = _GAP_HINT
-            raise
-        except NoOffsetForPartitionError as error:
-            if self._what.has_group:
-                raise
-            raise created_anew(error) from None
+        while self._read.ends and not self._stopped():
+            yield from self._poll()
 
     # --- the newest -------------------------------------------------------------------------------
 
@@ -202,47 +172,38 @@ class Reading:
         starts = {tp: end for tp, (_, end) in self.ranges.items()}
         window = count
         while not self._stopped():
-            wanted = {
+            windows = {
                 tp: (max(self.ranges[tp][0], start - window), start)
                 for tp, start in starts.items()
                 if len(rows[tp]) < count and start > self.ranges[tp][0]
             }
-            if not wanted:
+            if not windows:
                 break
-            self._begin(wanted)
-            for found in self._range():
-                tp = found.topic_partition
+            self._read.begin(windows)
+            for batch in self._range():
+                tp = batch.topic_partition
                 rows[tp] += (
-                    (timestamp, tp, offset, found[row : row + 1])
+                    (timestamp, tp, offset, batch[row : row + 1])
                     for row, (timestamp, offset) in enumerate(
-                        zip(found.timestamps, found.offsets, strict=True)
+                        zip(batch.timestamps, batch.offsets, strict=True)
                     )
                 )
                 if len(rows[tp]) > 2 * count:
                     rows[tp] = _newest(count, rows[tp])
-            starts.update((tp, start) for tp, (start, _) in wanted.items())
+            starts.update((tp, start) for tp, (start, _) in windows.items())
             window *= _WINDOW_GROWTH
-        everything = [row for each in rows.values() for row in _newest(count, each)]
-        self.positions = {tp: end for tp, (_, end) in self.ranges.items()}
+        everything = [row for newest in rows.values() for row in _newest(count, newest)]
+        self._read.begin({tp: (end, end) for tp, (_, end) in self.ranges.items()})
         for row in reversed(_newest(count, everything)):
             yield row[-1]
 
     # --- what is new ------------------------------------------------------------------------------
 
     def _follow(self) -> Iterator[Slice]:
-        self._assign(
-            {
-                tp: max(start, self.positions.get(tp, end))
-                for tp, (start, end) in self.ranges.items()
-            },
-            {},
-        )
+        self._read.follow(self._read.positions)
         refresh_ms = self._clock.now_ms() + _REFRESH_MS
         while not self._stopped():
-            for tp, found in self._poll().items():
-                self.positions[tp] = found.next_offset
-                if len(found):
-                    yield found
+            yield from self._poll()
             if self._clock.now_ms() >= refresh_ms:
                 self._add_new()
                 refresh_ms = self._clock.now_ms() + _REFRESH_MS
@@ -252,7 +213,6 @@ class Reading:
         if self._what.partitions is not None or self._what.selection.partitions is not None:
             return
         consumer = self._consumer
-        known = consumer.assignment()
         new: set[TopicPartition] = set()
         for name in self._what.topics:
             try:
@@ -261,19 +221,22 @@ class Reading:
                     new.update(TopicPartition(topic, number) for number in numbers)
             except KafkaError as error:
                 logger.info("new partitions cannot be looked up now: %s", error.message)
-        new -= known
+        new -= consumer.assignment()
         if new:
-            consumer.assign(sorted({*known, *new}))
-            consumer.seek_to_beginning(*new)
+            self._read.add(dict.fromkeys(new))
 
     # --- a group ----------------------------------------------------------------------------------
 
     def _group(self) -> Iterator[Slice]:
         while not self._stopped():
-            for tp, found in self._poll().items():
-                self.positions[tp] = found.next_offset
-                if len(found):
-                    yield found
+            try:
+                polled: Any = self._consumer.poll(timeout_ms=self._max_wait_ms())
+            except WakeupError:
+                continue
+            except (OffsetOutOfRangeError, LogTruncationError) as error:
+                error.hint = GONE_HINT
+                raise
+            yield from (rows for rows in polled.values() if len(rows))
 
 
 def _newest(count: int, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -11,11 +11,9 @@ import kfast
 from kfast._native.wire_ids import scan
 from kfast.cli.admin import note
 from kfast.cli.options import Command, Common, Count, Words
-from kfast.cli.positions import Kind, Position, Range, Selection
-from kfast.cli.ranges import matching_topics, resolve
 from kfast.cli.registry import find_registry, registry_of, registry_option
 from kfast.cli.rows import Cell, Row, format_option, write_rows
-from kfast.cli.schema_infer import INFER, infer_parameters, infer_schema, write_schema
+from kfast.cli.schema_infer import INFER, infer_parameters, infer_schema, newest, write_schema
 from kfast.columns.bytes import BytesColumn
 from kfast.deserializers.formats import known_root
 from kfast.errors import ConfigurationError
@@ -82,19 +80,9 @@ def _keys_of(
     common: Common, topic: str, sample: int, column: str, framing: str
 ) -> tuple[Counter[SchemaKey], Counter[str]]:
     """Count the schemas of the newest records, and why others have none."""
-    newest = Selection(Range(Position(Kind.BEFORE_END, sample)))
-    with kfast.KafkaConsumer(config=common.configs()) as consumer:
-        topics = matching_topics(consumer, [topic])
-        ranges, _ = resolve(consumer, topics, newest, None, skips_lost=True)
     keys: Counter[SchemaKey] = Counter()
     others: Counter[str] = Counter()
-    for batch in kfast.scan_topic(
-        [*ranges],
-        start={tp: start for tp, (start, _) in ranges.items()},
-        end={tp: end for tp, (_, end) in ranges.items()},
-        columns=[column, "headers"],
-        config=common.configs(),
-    ):
+    for batch in newest(common, topic, sample, [column, "headers"]):
         values = batch.keys if column == "key" else batch.values
         assert isinstance(values, BytesColumn)
         wire = scan(

@@ -7,14 +7,15 @@ of polars, or JSON for a file.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import click
 
 import kfast
+from kfast.application.read_bounds import Kind, Position, Range
 from kfast.cli.options import Command, Common, Count, Words
-from kfast.cli.positions import Kind, Position, Range, Selection
+from kfast.cli.positions import Selection
 from kfast.cli.ranges import matching_topics, resolve
 from kfast.cli.rows import write_lines, write_note
 from kfast.errors import ConfigurationError
@@ -53,7 +54,10 @@ def infer_schema(
     report: bool,
 ) -> None:
     """Print the schema of the newest records of a topic."""
-    documents = [*_newest(common, topic, sample, column)]
+    documents: list[bytes | None] = []
+    for batch in newest(common, topic, sample, [column]):
+        values: Any = batch.keys if column == "key" else batch.values
+        documents += values.to_list()
     if not documents:
         raise ConfigurationError(
             f'"{topic}" has no records to infer a schema of', hint="write some JSON to it first"
@@ -68,20 +72,23 @@ def infer_schema(
         write_note(f"{found.bad} of {found.documents} documents cannot be read as JSON (--report)")
 
 
-def _newest(common: Common, topic: str, sample: int, column: str) -> Iterator[bytes | None]:
-    newest = Selection(Range(Position(Kind.BEFORE_END, sample)))
+def newest(common: Common, topic: str, sample: int, columns: Collection[str]) -> kfast.TopicScan:
+    """Return the newest records of each partition of a topic."""
     with kfast.KafkaConsumer(config=common.configs()) as consumer:
-        topics = matching_topics(consumer, [topic])
-        ranges, _ = resolve(consumer, topics, newest, None, skips_lost=True)
-    for batch in kfast.scan_topic(
+        ranges, _ = resolve(
+            consumer.internals,
+            lambda: matching_topics(consumer, [topic]),
+            Selection(Range(Position(Kind.BEFORE_END, sample))),
+            None,
+            skips_lost=True,
+        )
+    return kfast.scan_topic(
         [*ranges],
         start={tp: start for tp, (start, _) in ranges.items()},
         end={tp: end for tp, (_, end) in ranges.items()},
-        columns=[column],
+        columns=columns,
         config=common.configs(),
-    ):
-        values: Any = batch.keys if column == "key" else batch.values
-        yield from values.to_list()
+    )
 
 
 def write_schema(schema: Schema | None, form: str) -> None:

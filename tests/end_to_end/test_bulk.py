@@ -257,16 +257,20 @@ def test_a_topic_name_that_is_none(server: FakeBrokerServer) -> None:
     raised(InvalidTopicError, lambda: offsets(server, "a b"))
 
 
-def test_a_start_that_is_gone_is_not_skipped_in_silence(server: FakeBrokerServer) -> None:
-    """A range that retention has cut raises; a policy given by the user is honoured."""
+def test_a_start_that_is_gone_is_not_skipped_in_silence(
+    server: FakeBrokerServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P-10: a range that retention has cut raises; a policy of the user's skips, with a warning."""
     error, lines = raised(OffsetOutOfRangeError, lambda: offsets(server, "trimmed", start={0: 1}))
     assert lines[:2] == [
         "offset 1 of trimmed-0 is gone: the log now starts at 3 (retention)",
         "lost: 2 records",
     ]
     assert error.offset == 1
-    kept = offsets(server, "trimmed", start={0: 1}, auto_offset_reset="earliest")
-    assert kept == {0: [3, 4, 5]}
+    for policy in ("earliest", "latest"):
+        kept = offsets(server, "trimmed", start={0: 1}, auto_offset_reset=policy)
+        assert kept == {0: [3, 4, 5]}, "what is left is read, whichever policy skips the rest"
+    assert caplog.messages == ["trimmed-0: offsets 1 to 2 are lost"] * 2
 
 
 def test_a_scan_gives_what_it_can_before_it_fails() -> None:
@@ -310,7 +314,7 @@ def truncated(cluster: FakeCluster) -> None:
             created_anew,
             "earliest",
             OffsetOutOfRangeError,
-            "the log of t-0 ends at 1 now, and was to be read to 200",
+            "t was deleted and created anew while it was read",
         ),
         (
             truncated,

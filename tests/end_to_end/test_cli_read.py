@@ -23,6 +23,7 @@ from tests.end_to_end.groups import committed
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import TopLevelError
 from tests.fake_broker.releases import Api
+from tests.fake_broker.request_log import LoggedRequest
 from tests.fake_broker.server import FakeBrokerServer
 from tests.reference.batches import Record
 
@@ -290,6 +291,28 @@ def fifo(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
 
 def interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("is_skipped", [True, False])
+def test_offsets_that_are_removed_while_they_are_read(shell: Shell, is_skipped: bool) -> None:
+    """P-10: an error; with --lost skip they are counted, wherever in the range they are."""
+
+    def remove(entry: LoggedRequest) -> bool:
+        topics = entry.message.topics
+        offsets = [part.fetch_offset for topic in topics for part in topic.partitions]
+        if 4 in offsets:
+            shell.cluster.log("t", 0).delete_before(8)
+        return False
+
+    shell.cluster.faults.add(api=Api.FETCH, where=remove, times=None)
+    words = ("read", "t", "-p", "0", "-X", "max.partition.fetch.bytes=1")
+    if is_skipped:
+        assert values(shell(*words, "--lost", "skip")) == [f"0-{n}" for n in (0, 1, 2, 3, 8, 9)]
+        assert shell.error == b"t-0: 4 records are lost (retention)\n"
+    else:
+        shell(*words, status=6)
+        assert b"offset 4 of t-0 is gone: the log now starts at 8 (retention)" in shell.error
+        assert b"try: -o start, or --lost skip" in shell.error
 
 
 def test_following_begins_with_the_newest_and_goes_on(

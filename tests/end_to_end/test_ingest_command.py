@@ -142,6 +142,19 @@ def test_where_partitions_begin(
     assert found == first
 
 
+def test_a_start_that_is_gone(
+    truth: Truth, table: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CL-124: an error; skipped, its offsets are counted as those that the table has before."""
+    with truth.cluster.changing():
+        truth.cluster.log("t", 0).delete_before(14)
+    assert cli.main(table.command("-o", "5")) == 6
+    assert "offset 5 of t-0 is gone: the log now starts at 14" in capsys.readouterr().err
+    assert cli.main(table.command("-o", "5", "--lost", "skip", "-f", "json")) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["rows"], summary["lost_offsets"]) == (36 + 25, 9)
+
+
 def test_where_a_run_ends(truth: Truth, table: Table) -> None:
     """CL-128: an end is of the run; the next one goes on there, also with another end."""
     for words, ends in (

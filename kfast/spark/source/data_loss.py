@@ -13,7 +13,7 @@ from kfast.errors import KafkaError, OffsetOutOfRangeError
 from kfast.types import TopicPartition
 
 logger = get_logger(__name__)
-_HINT: Final = "set failOnDataLoss=false to continue without the lost records"
+HINT: Final = "set failOnDataLoss=false to continue without the lost records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class DataLoss:
         message: str,
         *,
         cause: str | None = None,
-        hint: str = _HINT,
+        hint: str = HINT,
         partition: TopicPartition | None = None,
         offset: int | None = None,
         log_start_offset: int | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Unpack
 
-from kfast.bulk import Bound, resolve_bound
+from kfast.bulk import Bound, resolve_bounds
 from kfast.config import sealed
 from kfast.deserializers.typed import TypedDeserializer
 from kfast.errors import ConfigurationError
@@ -188,11 +188,20 @@ def ingest(
             for name in sorted(names)
             for number in sorted(consumer.internals.required_partitions(name))
         ]
-        given: list[Mapping[TopicPartition, int]] = [
-            {} if bound is None else resolve_bound(consumer, partitions, bound, is_end=is_end)
-            for bound, is_end in ((start, False), (end, True))
-        ]
-        return {tp: (given[0].get(tp), given[1].get(tp)) for tp in partitions}
+        ranges, lost_offsets = resolve_bounds(
+            consumer,
+            partitions,
+            "earliest" if start is None else start,
+            "latest" if end is None else end,
+            skips_lost=True,  # here: what is gone is an error, or counted, when it is planned
+        )
+        return {
+            tp: (
+                None if start is None else first - lost_offsets.get(tp, 0),
+                None if end is None else last,
+            )
+            for tp, (first, last) in ranges.items()
+        }
 
     is_bounded = start is not None or end is not None
     return Ingest(options, settings, bounds=bounds if is_bounded else None).run()

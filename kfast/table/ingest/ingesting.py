@@ -452,26 +452,23 @@ class Ingest:
         self._publish(run)
 
     def _read(self, ends: dict[TopicPartition, int], run: IngestRun) -> None:
-        run.reader.assign(ends, ends)
+        run.reader.begin(ends)
         while True:
-            for tp in [tp for tp in ends if self._files[tp].position >= ends[tp]]:
+            for tp in ends.keys() - run.reader.ends.keys():
                 self._files[tp].cut()
                 del ends[tp]
-                run.consumer.pause(tp)
             if not ends or self._is_stopping:
                 return
-            self._turn(ends, run)
-            run.reader.check_progress(ends)
+            self._turn(run)
 
     def _follow(self, run: IngestRun) -> None:
         """Read what is written from now on, until `stop`."""
-        run.consumer.resume(*run.consumer.paused())
-        run.reader.assign(self._files, {})
+        run.reader.follow()
         look_ms = self._clock.now_ms() + METADATA_MS
         versions = SchemaVersions(self._options, self._store.url, self._clock)
         run.consumer.converter.watch(self._options)
         while not self._is_stopping:
-            self._turn(None, run)
+            self._turn(run)
             self._take_newer_schema(versions, run)
             if self._clock.now_ms() >= look_ms:
                 self._look(run)
@@ -481,13 +478,13 @@ class Ingest:
         self._cut_all()
         self._publish(run)
 
-    def _turn(self, ends: Mapping[TopicPartition, int] | None, run: IngestRun) -> None:
+    def _turn(self, run: IngestRun) -> None:
         """Poll once, and publish if a file is complete or ``every_ms`` is over."""
         wait_ms = _POLL_MS
         if self._options.follow:
             wait_ms = max(0, min(wait_ms, self._cut_ms - self._clock.now_ms()))
         try:
-            is_complete = run.reader.poll(ends, wait_ms)
+            is_complete = run.reader.poll(wait_ms)
         except WakeupError:
             if not self._is_stopping:
                 raise
@@ -545,9 +542,7 @@ class Ingest:
         for tp in sorted(new):
             logger.info("%s is new", tp)
             self._add(PlannedRange(tp, begins[tp], begins[tp]), run)
-        run.consumer.assign(self._files)
-        for tp in new:
-            run.consumer.seek(tp, begins[tp])
+        run.reader.add(begins)
 
     @property
     def _topic_names(self) -> set[str]:
@@ -570,7 +565,7 @@ class Ingest:
         self._fit(before)
         run.begin_again(self._shape, self._projection)
         converter.begin(newer.roots, newer.options)
-        run.reader.assign(self._files, {})  # what was decoded by the version before is dropped
+        run.reader.follow()  # what was decoded by the version before is dropped
         logger.info("%s: a newer schema is registered: %s", self._store.url, newer.change)
 
     # --- the end ----------------------------------------------------------------------------------

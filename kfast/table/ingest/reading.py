@@ -1,27 +1,22 @@
 """RecordReader: what a consumer reads, written to the files of its partitions.
 
-Owns the consumer of a run, its positions, and the reasons for which records do not come: a broker
-that restarts is waited for, offsets that retention has removed are an error or skipped, a topic
-that was created anew is an error always. One thread, that of the run.
+Owns the policy of an ingest where records do not come, and its errors: a broker that restarts is
+waited for, offsets that retention has removed are an error or skipped, a topic that was created
+anew is an error always. How partitions are read is `BoundedRead`'s. One thread, that of the run.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from kfast._base.logs import get_logger
+from kfast.application.bounded_read import BoundedRead, Loss, LossKind, ReadPolicy
 from kfast.config import ConsumerConfig
 from kfast.errors import (
     ConfigurationError,
-    KafkaConnectionError,
+    KafkaError,
     KafkaTimeoutError,
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
-    UnknownTopicOrPartitionError,
     WakeupError,
 )
 from kfast.table.ingest.planning import created_anew, offsets_gone
@@ -41,8 +36,6 @@ METADATA_MS: Final = 10_000
 """How often a follow looks for new partitions and topics."""
 _FOLLOW_PATIENCE_MS: Final = 120_000
 """How long a follow goes without an answer: longer than a broker takes to restart."""
-_WARN_MS: Final = 60_000
-"""Least time between two warnings that no records come."""
 _MOST_OUTPUTS: Final = 256
 """Most open files."""
 
@@ -59,68 +52,56 @@ class RecordReader:
         clock: Clock,
         timeout_ms: int,
     ) -> None:
-        self._consumer = consumer
         self._files = files
         self._options = options
         self._url = url
-        self._clock = clock
-        self._patience_ms = max(timeout_ms, follow_patience_ms(is_follow=options.follow))
-        self._answered_ms = self._moved_ms = clock.now_ms()
-        self._warned_ms = self._answered_ms - _WARN_MS
+        self._read: BoundedRead[PartitionRecords] = BoundedRead(
+            consumer,
+            ReadPolicy(
+                skips_lost=options.lost == "skip",
+                waits_for_brokers=True,
+                silence_ms=max(timeout_ms, follow_patience_ms(is_follow=options.follow)),
+            ),
+            self._error_of,
+            self._skip_lost,
+            clock=clock,
+            watch=self._note_bad,
+        )
 
-    def assign(
-        self, partitions: Collection[TopicPartition], ends: Mapping[TopicPartition, int]
-    ) -> None:
-        """Read these partitions from now on, from the ends of their files up to these ends."""
-        self._consumer.assign(partitions)
-        self._consumer.internals.end_fetching_at(ends)
-        for tp in partitions:
-            self._consumer.seek(tp, self._files[tp].position)
-        self._answered_ms = self._moved_ms = self._clock.now_ms()
+    @property
+    def ends(self) -> Mapping[TopicPartition, int]:
+        """Of the partitions that are not read to their end yet."""
+        return self._read.ends
 
-    def poll(self, ends: Mapping[TopicPartition, int] | None, timeout_ms: int) -> bool:
-        """Write the records that come within a time; return whether a file has reached its size.
+    def begin(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Read from the ends of the files to these ends."""
+        self._read.begin({tp: (self._files[tp].position, end) for tp, end in ends.items()})
 
-        With ``ends`` only those of its partitions, and before the end of each.
-        """
+    def follow(self) -> None:
+        """Read all partitions from the ends of their files on."""
+        self._read.follow({tp: files.position for tp, files in self._files.items()})
+
+    def add(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Follow more partitions, from these offsets."""
+        self._read.add(starts)
+
+    def poll(self, timeout_ms: int) -> bool:
+        """Write the records that come within a time; return whether a file has reached its size."""
         try:
-            records = self._consumer.poll(timeout_ms=timeout_ms)
+            batches = self._read.poll(timeout_ms)
         except WakeupError:  # the run is stopped
             return False
-        except OffsetOutOfRangeError as error:
-            self._skip_lost(error)
-            return False
-        except NoOffsetForPartitionError as error:
-            tp = TopicPartition(error.topic or "", error.partition or 0)
-            raise created_anew(tp, self._url, "while it was read") from error
-        except (KafkaConnectionError, KafkaTimeoutError, UnknownTopicOrPartitionError) as error:
-            now_ms = self._clock.now_ms()
-            if now_ms - self._answered_ms >= self._patience_ms:
-                raise
-            is_due = now_ms - self._warned_ms >= _WARN_MS
-            self._warned_ms = now_ms if is_due else self._warned_ms
-            logger.log(logging.WARNING if is_due else logging.DEBUG, "no records: %s", error)
-            return False
-        self._answered_ms = self._clock.now_ms()
         is_complete = False
-        for tp, batch in records.last_batches():  # of one chunk each, without rows too
-            if len(batch.errors) and (ends is None or tp in ends):
-                self._files[tp].note_bad(batch.errors.offset)
-        for tp, batch in records.items():
-            if ends is None or tp in ends:
-                is_complete |= self._write(batch, None if ends is None else ends[tp])
-        for tp in self._files if ends is None else ends:
-            files, position = self._files[tp], self._consumer.position(tp)
-            if position > files.position:  # transaction markers, aborted or compacted records
-                files.move_to(position if ends is None else min(position, ends[tp]))
-                self._moved_ms = self._clock.now_ms()
+        for tp, batch in batches:
+            if len(batch):
+                is_complete |= self._write(tp, batch)
+        for tp, position in self._read.positions.items():
+            if position > self._files[tp].position:  # markers, aborted or compacted records
+                self._files[tp].move_to(position)
         return is_complete
 
-    def _write(self, batch: PartitionRecords, end: int | None) -> bool:
-        if end is not None and batch.next_offset > end:
-            batch = batch[: int(np.searchsorted(batch.offsets, end))]
-        is_complete = self._files[batch.topic_partition].write(batch, end)
-        self._moved_ms = self._clock.now_ms()
+    def _write(self, tp: TopicPartition, batch: PartitionRecords) -> bool:
+        is_complete = self._files[tp].write(batch, self._read.positions[tp])
         waiting = sum(files.waiting_bytes for files in self._files.values())
         if waiting > self._options.memory_bytes // 2:
             max(self._files.values(), key=lambda files: files.waiting_bytes).spill()
@@ -128,34 +109,32 @@ class RecordReader:
             max(self._files.values(), key=lambda files: files.open_outputs).cut()
         return is_complete
 
+    def _note_bad(self, tp: TopicPartition, batch: PartitionRecords) -> None:
+        if len(batch.errors):
+            self._files[tp].note_bad(batch.errors.offset)
+
     # --- when records do not come -----------------------------------------------------------------
 
-    def _skip_lost(self, error: OffsetOutOfRangeError) -> None:
-        """Go on behind offsets that were removed before they were read, if that is allowed."""
-        tp = TopicPartition(error.topic or "", error.partition or 0)
-        files = self._files[tp]
-        start = self._consumer.beginning_offsets([tp])[tp]
-        if start <= files.position:
-            cause = f"the log ends before offset {files.position}"
-            raise created_anew(tp, self._url, cause) from error
-        if self._options.lost != "skip":
-            raise offsets_gone(tp, files.position, start) from error
-        logger.info("%s: offsets %d to %d are lost", tp, files.position, start - 1)
-        files.move_to(start, is_lost=True)
-        self._consumer.seek(tp, start)
-        self._moved_ms = self._clock.now_ms()
+    def _skip_lost(self, loss: Loss, _error: KafkaError) -> None:
+        """Go on behind offsets that were removed before they were read."""
+        assert loss.until is not None  # of what is skipped
+        tp = loss.topic_partition
+        logger.info("%s: offsets %d to %d are lost", tp, loss.position, loss.until - 1)
+        self._files[tp].move_to(loss.until, is_lost=True)
 
-    def check_progress(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Raise if nothing came of what is before ``ends`` for longer than brokers may take."""
-        silent_ms = self._clock.now_ms() - self._moved_ms
-        if silent_ms < self._patience_ms:
-            return
-        for tp, end in sorted(self._consumer.internals.high_watermarks(ends).items()):
-            if end < ends[tp]:
-                cause = f"the log ends at {end}, and ended at {ends[tp]}"
-                raise created_anew(tp, self._url, cause)
-        raise KafkaTimeoutError(
-            f"no records for {silent_ms} ms, though the logs have more",
+    def _error_of(self, loss: Loss) -> KafkaError:
+        tp, position, cause = loss.topic_partition, loss.position, loss.cause
+        if loss.kind is LossKind.GONE:
+            return offsets_gone(tp, position, loss.log_start or 0)
+        if loss.kind is LossKind.CREATED_ANEW:
+            return created_anew(tp, self._url, "while it was read")
+        if loss.kind is LossKind.SHORTENED:
+            reason = f"the log ends before offset {position}"
+            if loss.log_end is not None:
+                reason = f"the log ends at {loss.log_end}, and ended at {loss.until}"
+            return created_anew(tp, self._url, reason)
+        return cause or KafkaTimeoutError(
+            f"no records for {loss.silent_ms} ms, though the logs have more",
             hint="check the brokers, or raise --timeout (default_api_timeout_ms)",
         )
 

@@ -6,17 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfast.cli.positions import (
-    END,
-    START,
-    Kind,
-    Position,
-    Range,
-    Selection,
-    parse_bounds,
-    parse_offset,
-    time_meant_by,
-)
+from kfast.application.read_bounds import END, START, Kind, Position, Range
+from kfast.cli.positions import Selection, parse_bounds, parse_offset, time_meant_by
 from kfast.errors import ConfigurationError
 from tests.soaking import examples
 

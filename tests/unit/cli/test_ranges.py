@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from kfast import TopicPartition
+from kfast.application.read_bounds import Ranges
 from kfast.cli.positions import Selection, parse_bounds, parse_offset
-from kfast.cli.ranges import Ranges, matching_topics, resolve
+from kfast.cli.ranges import matching_topics, resolve
 from kfast.errors import ConfigurationError, KafkaError, OffsetOutOfRangeError
 
 NOW = 1_770_000_000_000
@@ -29,6 +30,8 @@ class Cluster:
     def __init__(self) -> None:
         self.asked: list[list[list[int]]] = []
         """The timestamps of each call."""
+        self.high: dict[TopicPartition, int] = {}
+        """High watermarks, where a transaction is open."""
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         return {0, 1} if topic == "t" else None
@@ -43,6 +46,9 @@ class Cluster:
         self.asked.append([[*{*each.values()}] for each in wanted])
         return [{tp: self._offset(tp, ms) for tp, ms in each.items()} for each in wanted]
 
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: self.high.get(tp, ENDS[tp]) for tp in partitions}
+
     def _offset(self, tp: TopicPartition, ms: int) -> SimpleNamespace | None:
         offset = {-2: STARTS, -1: ENDS}.get(ms, TIMES.get(ms, {}))[tp]
         return None if offset is None else SimpleNamespace(offset=offset)
@@ -54,7 +60,9 @@ def ranges(
     if isinstance(selection, str):
         selection = parse_offset(selection, NOW)
     cluster: Any = Cluster()
-    return resolve(cluster, ["t"], selection, numbers, **{"skips_lost": False, **options})[0]
+    return resolve(
+        cluster, lambda: {"t": None}, selection, numbers, **{"skips_lost": False, **options}
+    )[0]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +114,9 @@ def test_an_offset_that_is_gone() -> None:
         "lost: 6 records\ntry: -o start, or --lost skip"
     )
     cluster: Any = Cluster()
-    found, lost = resolve(cluster, ["t"], parse_offset("4", NOW), None, skips_lost=True)
+    found, lost = resolve(
+        cluster, lambda: {"t": None}, parse_offset("4", NOW), None, skips_lost=True
+    )
     assert (found, lost) == ({A: (10, 20), B: (4, 5)}, {A: 6})
 
 
@@ -124,13 +134,36 @@ def test_an_offset_that_no_partition_has(offset: str, hint: str) -> None:
     assert str(caught.value) == (f"there is no offset {offset} yet: t-0 ends at 20\ntry: {hint}")
 
 
+def test_a_partition_that_is_named_has_its_start() -> None:
+    """E-02: where all have the same range, it is enough if one of them has it."""
+    assert ranges("12") == {A: (12, 20), B: (5, 5)}
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        ranges("0=12,1=7")
+    assert str(caught.value) == (
+        "there is no offset 7 yet: t-1 ends at 5\ntry: -o -10 for the newest ones"
+    )
+
+
+def test_a_start_behind_an_open_transaction() -> None:
+    """P-10, T-10: it is in the log, and a read that follows begins there."""
+    cluster: Any = Cluster()
+    cluster.high[B] = 9
+    for text in ("7", "1=7"):
+        found, lost = resolve(
+            cluster, lambda: {"t": None}, parse_offset(text, NOW), None, skips_lost=True
+        )
+        assert (found[B], lost) == ((7, 7), {A: 3} if text == "7" else {})
+    with pytest.raises(OffsetOutOfRangeError, match="no offset 10 yet: t-1 ends at 9"):
+        resolve(cluster, lambda: {"t": None}, parse_offset("1=10", NOW), None, skips_lost=False)
+
+
 def test_times_need_no_first_offsets() -> None:
     """CL-42: brokers answer with offsets that are there, and all offsets are asked for at once."""
     assert ranges("@-1d") == {A: (15, 20), B: (5, 5)}
     assert ranges("end") == {A: (20, 20), B: (5, 5)}
     cluster: Any = Cluster()
     for text in ("@1970-01-01:-1d", "end", "start", "-3"):
-        resolve(cluster, ["t"], parse_offset(text, NOW), None, skips_lost=False)
+        resolve(cluster, lambda: {"t": None}, parse_offset(text, NOW), None, skips_lost=False)
     assert cluster.asked == [
         [[-1], [0], [NOW - 86_400_000]],
         [[-1]],

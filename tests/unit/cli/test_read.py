@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from kfast.application.read_bounds import END, Kind, Position, Range
 from kfast.cli import read as cli_read
-from kfast.cli.positions import END, Kind, Position, Range, Selection
+from kfast.cli.positions import Selection
 from kfast.cli.read import ReadOptions, parse_partitions, read_to_output
 from kfast.cli.reading import Reading
 from kfast.cli.slices import Slice
