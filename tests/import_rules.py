@@ -138,7 +138,7 @@ CONFINED: Final = (
             "local.local_registry",
         ),
     ),
-    (("urllib",), ("security.sasl.oidc", "registry.api", "local")),
+    (("urllib",), ("security.sasl.oidc", "registry.api", "registry.transport", "local")),
     # A Secret is compared in constant time; the other two name files by what is in them.
     (
         ("hashlib", "hmac", "secrets"),

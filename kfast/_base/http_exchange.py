@@ -69,7 +69,7 @@ class HttpConnection:
     def __init__(
         self,
         host: str,
-        port: int,
+        port: int | None,
         context: HttpsContext | None,
         *,
         connect_ms: int,
@@ -160,8 +160,8 @@ class HttpConnection:
                 connection.close()  # what is left of it would be the beginning of the next answer
             if response.length and len(received) <= most_bytes:
                 raise http.client.IncompleteRead(b"", response.length)
-            found = {name.lower(): value for name, value in response.getheaders()}
-            return HttpReply(response.status, found, bytes(received))
+            fields = {name.lower(): value for name, value in response.getheaders()}
+            return HttpReply(response.status, fields, bytes(received))
 
     def close(self) -> None:
         """Close the connection; the next request makes a new one."""

@@ -37,12 +37,12 @@ def registry_option() -> click.Option:
 
 def registry_of(common: Common, url: str | None) -> SchemaRegistry:
     """Return the registry that the option or a setting names; ConfigurationError for none."""
-    found = find_registry(common, url)
-    if found is None:
+    registry = find_registry(common, url)
+    if registry is None:
         raise ConfigurationError(
             "no schema registry is named", hint="--schema-registry http://HOST:8081"
         )
-    return found
+    return registry
 
 
 def find_registry(common: Common, url: str | None) -> SchemaRegistry | None:
@@ -76,8 +76,8 @@ def registry_if_needed(
 
         @functools.cache
         def registry() -> SchemaRegistry | None:
-            found = find_registry(common, url)
-            return None if found is None else kept.enter_context(found)
+            client = find_registry(common, url)
+            return None if client is None else kept.enter_context(client)
 
         yield registry
 

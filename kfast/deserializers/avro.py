@@ -34,10 +34,9 @@ from kfast.deserializers.framed import (
 from kfast.deserializers.typed import Piece
 from kfast.errors import ConfigurationError
 from kfast.registry.registered_schema import SchemaKey
-from kfast.schemas.avro_canonical import fingerprint
 from kfast.schemas.avro_columns import only
 from kfast.schemas.avro_plan import AvroPlan, AvroTarget, compile_plan, target_of
-from kfast.schemas.avro_text import AvroSchema, parse_avro
+from kfast.schemas.avro_text import AvroSchema, fingerprint, parse_avro
 from kfast.schemas.selection import Selection, select
 from kfast.schemas.types import SchemaField
 
@@ -122,7 +121,7 @@ class Avro(RegistryDeserializer):
             key = fingerprint(writer.root) if self._framing == SINGLE_OBJECT else _UNFRAMED
             self._known[key] = writer
         self._set_reader(reader, writers)
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "schema": None if not texts else texts[0] if len(texts) == 1 else texts,
             "reader": reader if reader is None or isinstance(reader, str) else json.dumps(reader),
             "registry": registry,
@@ -130,7 +129,7 @@ class Avro(RegistryDeserializer):
             "columns": None if columns is None else tuple(columns),
             "max_depth": None if max_depth == 64 else max_depth,
         }
-        self._options = {name: value for name, value in given.items() if value is not None}
+        self._options = {name: value for name, value in options.items() if value is not None}
 
     def _check_arguments(self, schemas: int) -> None:
         framing = self._framing
@@ -190,8 +189,9 @@ class Avro(RegistryDeserializer):
 
     # --- schemas of a registry --------------------------------------------------------------------
 
-    def _read(self, _key: SchemaKey, found: RegisteredSchema, /) -> AvroSchema:
-        return parse_avro(found.text, [each.schema.text for each in found.dependencies()])
+    def _read(self, _key: SchemaKey, schema: RegisteredSchema, /) -> AvroSchema:
+        references = schema.dependencies()
+        return parse_avro(schema.text, [reference.schema.text for reference in references])
 
     def _forget(self, keys: Collection[SchemaKey], /) -> None:
         for pair in [pair for pair in list(self._plans) if pair[0] in keys]:
@@ -244,9 +244,9 @@ class Avro(RegistryDeserializer):
         for key in keys:
             schema = self._known.get(key)
             if isinstance(schema, AvroSchema):
-                made: AvroTarget = self._targets.setdefault(place, self._target_of(schema))
+                target = self._targets.setdefault(place, self._target_of(schema))
                 logger.info("the schema of %s is that of %s", shown_place(place), _name_of(key))
-                return made
+                return target
         if self._reader_key is not None and len(column):
             raise self._no_reader(place)
         return _NO_SCHEMA
@@ -260,11 +260,11 @@ class Avro(RegistryDeserializer):
         if isinstance(writer, ErrorKind) or target is _NO_SCHEMA:
             return writer if isinstance(writer, ErrorKind) else ErrorKind.UNKNOWN_SCHEMA
         try:
-            made: AvroPlan | ErrorKind = compile_plan(writer, target, self._max_depth)
+            plan = compile_plan(writer, target, self._max_depth)
         except ConfigurationError as error:
             logger.warning("values of %s cannot be read: %s", _name_of(key), error.message)
-            made = ErrorKind.RESOLUTION
-        return self._plans.setdefault((key, target), made)
+            plan = ErrorKind.RESOLUTION
+        return self._plans.setdefault((key, target), plan)
 
 
 def _text_of(schema: object) -> str:

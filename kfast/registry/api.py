@@ -1,6 +1,6 @@
-"""The HTTP API of schema registries: what a URL may be, paths of requests, and their answers.
+"""The HTTP API of schema registries as data: settings, paths of requests, and their answers.
 
-Pure functions; Confluent's API, which Apicurio and others have too. All requests are GET:
+Pure. It is Confluent's API, which Apicurio and others have too. All requests are GET:
 
 =====================================================  =========================================
 ``/schemas/ids/{id}``                                  a schema by its id
@@ -28,10 +28,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Final
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urljoin, urlsplit
 
 from kfast.errors import (
@@ -39,197 +41,269 @@ from kfast.errors import (
     SchemaRegistryAuthenticationError,
     SchemaRegistryError,
 )
-from kfast.registry.registered_schema import AVRO, KeyKind, SchemaKey
+from kfast.registry.registered_schema import AVRO, KeyKind, RegisteredSchema, SchemaKey
 from kfast.security.authentication_errors import printable
+from kfast.settings.secret import Secret
+
+if TYPE_CHECKING:
+    from kfast._base.http_exchange import HttpReply
 
 ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 MAX_ANSWER_BYTES: Final = 4 << 20
 MAX_REFERENCES: Final = 1000
 """Of one schema."""
+SHOWN_CHARACTERS: Final = 200
+"""Most that messages show of a text that is not ours."""
 
 _SHOWN_BYTES: Final = 80
-_SHOWN_TEXT: Final = 200
 _MAX_RETRY_AFTER_MS: Final = 3_600_000
 _APICURIO: Final = re.compile(r"(.*)/apis/ccompat/v\d+")
-_ENCRYPTION: Final = "ENCRYPT"
-"""Types of rules that encrypt begin with it."""
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+"""RFC 9110."""
+_RESERVED: Final = frozenset({"authorization", "host", "content-length", "connection", "accept"})
+_PORTS: Final = {"http": 80, "https": 443}
+_MAY_BE_0: Final = ("retry_backoff_ms", "miss_cache_ms")
 
 
-# --- URLs -----------------------------------------------------------------------------------------
+# --- settings -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryUrl:
-    """Where a registry is; ``str`` of it is the URL, which has no credentials."""
+def url_of(text: str) -> str:
+    """Check a URL and write its port out; the `ConfigurationError` for a bad one does not show it.
 
-    is_https: bool
-    host: str
-    port: int
-    path: str
-    """Without a slash at the end; empty for the root."""
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.is_https else 'http'}://{host}:{self.port}{self.path}"
-
-
-def read_url(url: str) -> RegistryUrl:
-    """Return what a URL means; `ConfigurationError`, which does not show it, for a bad one."""
+    It has no credentials, and no slash at the end.
+    """
     hint = "write http://HOST:8081 or https://HOST/PATH"
     try:
-        parts = urlsplit(url.strip())
-        port = parts.port
+        url = urlsplit(text.strip())
+        port = url.port or _PORTS.get(url.scheme)
     except ValueError:
         raise ConfigurationError("the URL of the schema registry is none", hint=hint) from None
-    if parts.username is not None or parts.password is not None:
+    if url.username is not None or url.password is not None:
         raise ConfigurationError(
             "the URL of the schema registry has a user name in it",
             cause="URLs are shown in messages and logs",
             hint="give basic_auth=(USER, PASSWORD)",
         )
-    is_plain = url.isascii() and url.isprintable() and " " not in url.strip()
-    if parts.scheme not in {"http", "https"} or not parts.hostname or not is_plain:
+    if url.scheme not in _PORTS or not url.hostname or not _is_plain(text.strip(" ")):
         raise ConfigurationError("the URL of the schema registry is none", hint=hint)
-    if parts.query or parts.fragment:
+    if url.query or url.fragment:
         raise ConfigurationError("the URL of the schema registry has a query", hint=hint)
-    is_https = parts.scheme == "https"
-    return RegistryUrl(
-        is_https, parts.hostname, port or (443 if is_https else 80), parts.path.rstrip("/")
-    )
+    host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
+    return f"{url.scheme}://{host}:{port}{url.path.rstrip('/')}"
 
 
-def path_of(url: RegistryUrl, key: SchemaKey, *, is_serialized: bool) -> str:
-    """Return path and query of the request for a key."""
+@dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    """The arguments of a ``SchemaRegistry``. Equal ones are one registry with one user."""
+
+    urls: tuple[str, ...]
+    basic_auth: Secret[str] | None = None
+    """``USER:PASSWORD``."""
+    bearer_token: Secret[str] | None = None
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_key_password: Secret[str] | None = None
+    ssl_check_hostname: bool = True
+    headers: tuple[tuple[str, Secret[str]], ...] = ()
+    timeout_ms: int = 10_000
+    deadline_ms: int = 30_000
+    retry_backoff_ms: int = 200
+    miss_cache_ms: int = 60_000
+    max_schemas: int = 10_000
+    client: Any = field(default=None, repr=False)
+    """The user's own, which is called instead of the URLs."""
+
+    def __post_init__(self) -> None:
+        if self.basic_auth is not None and self.bearer_token is not None:
+            raise _bad("basic_auth and bearer_token are both given", "give one of them")
+        has_tls = any(url.startswith("https:") for url in self.urls)
+        for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password"):
+            if getattr(self, name) is not None and not has_tls:
+                raise _bad(f"{name} has no effect with http", "give an https URL, or leave it out")
+        if self.ssl_keyfile is not None and self.ssl_certfile is None:
+            raise _bad("ssl_keyfile without ssl_certfile", "give the client certificate too")
+        for name in ("timeout_ms", "deadline_ms", "max_schemas", *_MAY_BE_0):
+            value, least = getattr(self, name), 0 if name in _MAY_BE_0 else 1
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise _bad(f"{name} = {value!r}", f"a whole number of {least} or more")
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The URLs, or the name of the client."""
+        return self.urls or (f"client {type(self.client).__name__}",)
+
+
+def urls_of(value: str | Sequence[str]) -> tuple[str, ...]:
+    """Parse URLs: a text, which may have several with commas between, or a sequence of texts."""
+    texts = value.split(",") if isinstance(value, str) else [*value]
+    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise _bad("no URL of a schema registry is given", "such as http://HOST:8081")
+    return tuple(url_of(text) for text in texts)
+
+
+def basic_auth_of(value: str | tuple[str, str] | None) -> Secret[str] | None:
+    """Check user and password, ``"USER:PASSWORD"`` or a pair."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        user, sign, password = value.partition(":")
+        value = (user, password) if sign else ("", "")
+    is_pair = len(value) == 2 and all(isinstance(text, str) for text in value)
+    if not is_pair or not value[0] or ":" in value[0]:
+        raise _bad("basic_auth is not a user and a password", "give (USER, PASSWORD)")
+    return Secret(":".join(value))
+
+
+def secret_of(name: str, value: Any, hint: str, *, is_token: bool = False) -> Secret[str] | None:
+    """Check a secret text; a token is not empty, or a callable that returns it."""
+    if value is None:
+        return None
+    is_text = isinstance(value, str) and (value or not is_token)
+    if is_text or (is_token and callable(value)):
+        return Secret(value)
+    raise _bad(f"{name} is no text", hint)
+
+
+def headers_of(value: Mapping[str, str] | None) -> tuple[tuple[str, Secret[str]], ...]:
+    """Check headers that are sent with every request."""
+    for name, text in (value or {}).items():
+        is_text = isinstance(name, str) and isinstance(text, str)
+        if not is_text or not _HEADER_NAME.fullmatch(name) or not is_header_value(text):
+            raise _bad("headers: not names and texts", "such as {'X-Tenant': 'a'}")
+        if name.lower() in _RESERVED:
+            raise _bad(f"headers: {name} is not for the caller", "use basic_auth or bearer_token")
+    return tuple((name, Secret(text)) for name, text in (value or {}).items())
+
+
+def is_header_value(text: str) -> bool:
+    """Whether a text can be sent in a header."""
+    return text.isascii() and text.isprintable()
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
+
+
+def _bad(problem: str, hint: str) -> ConfigurationError:
+    return ConfigurationError(f"SchemaRegistry: {problem}", hint=hint)
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+def path_of(url: str, key: SchemaKey, *, is_serialized: bool) -> str:
+    """Path and query of the request for a key."""
+    path = urlsplit(url).path
     if key.kind is KeyKind.VERSION:
         version = "latest" if key.version is None else key.version
-        path = f"{url.path}/subjects/{quote(str(key.value), safe='')}/versions/{version}"
+        path += f"/subjects/{quote(str(key.value), safe='')}/versions/{version}"
     elif key.kind is KeyKind.GUID:
-        path = f"{url.path}/schemas/guids/{key.value}"
-    elif key.kind is KeyKind.GLOBAL_ID and (apicurio := _APICURIO.fullmatch(url.path)):
+        path += f"/schemas/guids/{key.value}"
+    elif key.kind is KeyKind.GLOBAL_ID and (apicurio := _APICURIO.fullmatch(path)):
         return f"{apicurio[1]}/apis/registry/v3/search/versions?globalId={key.value}"
     else:
-        path = f"{url.path}/schemas/ids/{key.value}"
+        path += f"/schemas/ids/{key.value}"
     return f"{path}?format=serialized" if is_serialized else path
 
 
-def redirected(url: RegistryUrl, path: str, location: str) -> str | None:
-    """Return the path that a redirect leads to, None if that is on another server."""
-    here = urlsplit(str(url))
+def redirected(url: str, path: str, location: str) -> str | None:
+    """Path and query that a redirect leads to, None if that is on another server."""
+    here = urlsplit(url)
     try:
         there = urlsplit(urljoin(f"{here.scheme}://{here.netloc}{path}", location))
-        port = there.port or {"http": 80, "https": 443}.get(there.scheme)
+        port = there.port or _PORTS.get(there.scheme)
     except ValueError:
         return None
-    is_same = (there.scheme, there.hostname, port) == (here.scheme, url.host, url.port)
-    is_plain = there.path.isascii() and there.path.isprintable() and " " not in there.path
-    if not is_same or there.username is not None or not is_plain:
+    is_same = (there.scheme, there.hostname, port) == (here.scheme, here.hostname, here.port)
+    if not is_same or there.username is not None or not _is_plain(there.path):
         return None
     return (there.path or "/") + (f"?{there.query}" if there.query else "")
+
+
+def origin_of(location: str) -> str:
+    """Scheme and host of a redirect, as messages show it."""
+    try:
+        url = urlsplit(location)
+        return printable(f"{url.scheme}://{url.hostname}", SHOWN_CHARACTERS)
+    except ValueError:
+        return "a URL that cannot be read"
 
 
 # --- answers --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class HttpAnswer:
-    """An answer as it came; of a body that is too long a little more than the limit."""
-
-    status: int
-    content_type: str
-    body: bytes
-    retry_after: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RawReference:
-    """A reference that is not resolved."""
-
-    name: str
-    key: SchemaKey
-
-
-@dataclass(frozen=True, slots=True)
 class RawSchema:
-    """A schema whose references are not resolved."""
+    """A schema without its references, which are names and keys to look up."""
 
-    schema_type: str
-    text: str
-    references: tuple[RawReference, ...] = ()
-    id: int | None = None
-    guid: str | None = None
-    subject: str | None = None
-    version: int | None = None
+    schema: RegisteredSchema
+    references: tuple[tuple[str, SchemaKey], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Alias:
-    """The schema has this key too, and that is the one to ask for."""
+class Absent(Enum):
+    """What a registry does not have."""
 
-    key: SchemaKey
-
-
-@dataclass(frozen=True, slots=True)
-class NotFound:
-    """The registry does not have it."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotSupported:
-    """The registry has no such form of schemas: the plain one is to be asked for."""
+    SCHEMA = "a schema of this key"
+    FORM = "the serialized form of schemas: the plain one is to be asked for"
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """No answer to use. A failure that may pass is retriable."""
+    """No answer to use. The request is to be made again if the error is retriable."""
 
     error: SchemaRegistryError
     retry_after_ms: int = 0
     is_refused: bool = False
     """Whether nothing listens there, or there is no such name."""
 
-    @property
-    def may_pass(self) -> bool:
-        """Whether the request is to be made again."""
-        return self.error.retriable
+
+Outcome = RawSchema | SchemaKey | Absent | Failure
+"""Of one request. A key: the schema is that of this key."""
 
 
-Outcome = RawSchema | Alias | NotFound | NotSupported | Failure
+def failure(server: str, message: str, **details: Any) -> Failure:
+    """Make a failure with a `SchemaRegistryError`; ``details`` are those of `KafkaError`."""
+    return Failure(SchemaRegistryError(message, url=server, **details))
 
 
-def read_answer(
-    url: RegistryUrl, key: SchemaKey, answer: HttpAnswer, wall_ms: int, *, is_serialized: bool
-) -> Outcome:
-    """Return what an answer to the request for a key means."""
-    status = answer.status
-    found = _json_object(answer)
-    if status == 200:
-        return _schema_of(url, key, answer, found)
-    code = None if found is None else found.get("error_code")
-    if status == 404 and isinstance(code, int) and (code == 404 or 40400 <= code <= 40499):
-        return NotFound()
-    if status in {401, 403}:
-        return Failure(refused(url, key, status, _said(found)))
-    if status in {408, 429} or (status >= 500 and not (is_serialized and status == 500)):
-        reason = f"it answers {status} {_said(found) or _PHRASES.get(status, '')}".rstrip()
-        return Failure(unreachable(url, reason), _retry_after_ms(answer.retry_after, wall_ms))
-    if is_serialized and 400 <= status <= 500:
-        return NotSupported()
-    if status == 404 and key.kind is KeyKind.GUID:
-        return Failure(no_guids(url, key))
-    if status == 422 or (status == 400 and found is not None):
-        return Failure(
-            SchemaRegistryError(
-                f"the schema registry {url} refuses {key}",
-                found=f"{status} {_said(found) or shown_bytes(answer.body)}".rstrip(),
-                hint="check what the framing of the records is",
-                url=str(url),
-                status=status,
-            )
-        )
-    return Failure(not_a_registry(url, answer))
+def unreachable(server: str, reason: str, lookup: str = "") -> SchemaRegistryError:
+    """Make the error for a registry that gives no answer for the time being."""
+    return SchemaRegistryError(
+        f"no answer from the schema registry {server}{lookup and f' for {lookup}'}",
+        cause=reason,
+        hint="check that it runs there, and the URL",
+        command_hint="check that it runs there, and --schema-registry",
+        url=server,
+        retriable=True,
+    )
+
+
+def status_failure(
+    server: str, key: SchemaKey, status: int, text: str, reason: str, retry_after_ms: int = 0
+) -> Failure | None:
+    """The failure for a status that means the same for every key; ``text`` is the registry's."""
+    if status in {408, 429} or status >= 500:
+        return Failure(unreachable(server, reason), retry_after_ms)
+    if status not in {401, 403}:
+        return None
+    problem = "did not accept the credentials" if status == 401 else f"does not permit {key}"
+    error = SchemaRegistryAuthenticationError(
+        f"the schema registry {server} {problem}",
+        found=f"{status} {text or _PHRASES[status]}",
+        hint="check basic_auth or bearer_token, and what the user may read",
+        command_hint="check basic.auth.user.info or bearer.auth.token in a file (-F FILE), and "
+        "what the user may read",
+        url=server,
+        status=status,
+    )
+    return Failure(error)
 
 
 _PHRASES: Final = {
+    401: "Unauthorized",
+    403: "Forbidden",
     408: "Request Timeout",
     429: "Too Many Requests",
     500: "Internal Server Error",
@@ -239,109 +313,121 @@ _PHRASES: Final = {
 }
 
 
-def _schema_of(
-    url: RegistryUrl, key: SchemaKey, answer: HttpAnswer, found: dict[str, object] | None
+def read_reply(
+    url: str, key: SchemaKey, reply: HttpReply, wall_ms: int, *, is_serialized: bool
 ) -> Outcome:
-    if len(answer.body) > MAX_ANSWER_BYTES:
-        return Failure(too_large(url, key))
-    if found is None:
-        return Failure(not_a_registry(url, answer))
-    if key.kind is KeyKind.GLOBAL_ID and isinstance(found.get("versions"), list):
-        return _alias_of(url, answer, found)
-    text, kind = found.get("schema"), found.get("schemaType", AVRO)
-    references = _references_of(found.get("references"))
-    if not isinstance(text, str) or not isinstance(kind, str) or references is None:
-        return Failure(not_a_registry(url, answer))
-    rule = _encryption_rule(found.get("ruleSet"))
+    """The outcome of a request for a key."""
+    status, document = reply.status, _document_of(reply)
+    if status == 200:
+        if len(reply.body) > MAX_ANSWER_BYTES:
+            return failure(
+                url,
+                f"the answer of the schema registry {url} for {key} has more than "
+                f"{MAX_ANSWER_BYTES} bytes",
+                hint="is the URL that of a schema registry?",
+            )
+        return read_schema(url, key, document or {}) or _another_server(url, reply)
+    text = printable(_value(document, "message", str) or "", SHOWN_CHARACTERS)
+    code = _value(document, "error_code", int) or 0
+    if status == 404 and (code == 404 or 40400 <= code <= 40499):
+        return Absent.SCHEMA
+    if is_serialized and 400 <= status <= 500 and status not in {401, 403, 408, 429}:
+        return Absent.FORM
+    reason = f"it answers {status} {text or _PHRASES.get(status, '')}".rstrip()
+    retry_after_ms = _retry_after_ms(reply.headers.get("retry-after"), wall_ms)
+    refusal = status_failure(url, key, status, text, reason, retry_after_ms)
+    if refusal is not None:
+        return refusal
+    if status == 404 and key.kind is KeyKind.GUID:
+        return failure(
+            url,
+            f"the schema registry {url} has no schemas by GUID: {key} cannot be looked up",
+            cause="it answers 404 without an error code to /schemas/guids",
+            hint="use the registry that the producer has, or let it write schema ids",
+            status=404,
+        )
+    if status == 422 or (status == 400 and document is not None):
+        return failure(
+            url,
+            f"the schema registry {url} refuses {key}",
+            found=f"{status} {text or _shown(reply.body)}",
+            hint="check what the framing of the records is",
+            status=status,
+        )
+    return _another_server(url, reply)
+
+
+def read_schema(server: str, key: SchemaKey, document: dict[str, Any]) -> Outcome | None:
+    """The outcome that the body of an answer is, None if it has no schema."""
+    versions = document.get("versions")
+    if key.kind is KeyKind.GLOBAL_ID and isinstance(versions, list):
+        if not versions:
+            return Absent.SCHEMA
+        number = _value(versions[0], "contentId", int)
+        return None if number is None else SchemaKey.of_id(number)
+    text, kind = _value(document, "schema", str), document.get("schemaType", AVRO)
+    references = _references_of(document.get("references") or [])
+    if text is None or not isinstance(kind, str) or references is None:
+        return None
+    rule = _encryption_rule(document.get("ruleSet"))
     if rule is not None:
-        return Failure(encrypted(url, key, rule))
-    return RawSchema(
+        return failure(
+            server,
+            f"{key} encrypts fields: its values cannot be read",
+            cause=f"the rule {rule} of the schema's ruleSet",
+            hint="read the raw bytes, or a topic whose fields are not encrypted",
+        )
+    schema = RegisteredSchema(
         kind.upper(),
         text,
-        references,
-        id=_integer(found.get("id")) if key.kind is not KeyKind.ID else int(key.value),
-        guid=_text(found.get("guid")),
-        subject=_text(found.get("subject")),
-        version=_integer(found.get("version")),
+        id=int(key.value) if key.kind is KeyKind.ID else _value(document, "id", int),
+        guid=_value(document, "guid", str),
+        subject=_value(document, "subject", str),
+        version=_value(document, "version", int),
     )
+    return RawSchema(schema, references)
 
 
-def _alias_of(url: RegistryUrl, answer: HttpAnswer, found: dict[str, object]) -> Outcome:
-    versions = found["versions"]
-    if not versions:
-        return NotFound()
-    first = versions[0] if isinstance(versions, list) else None
-    number = _integer(first.get("contentId")) if isinstance(first, dict) else None
-    if number is None:
-        return Failure(not_a_registry(url, answer))
-    return Alias(SchemaKey.of_id(number))
-
-
-def _references_of(found: object) -> tuple[RawReference, ...] | None:
-    """Return references, None for what is malformed."""
-    if found is None:
-        return ()
-    if not isinstance(found, list) or len(found) > MAX_REFERENCES:
+def _references_of(items: object) -> tuple[tuple[str, SchemaKey], ...] | None:
+    if not isinstance(items, list) or len(items) > MAX_REFERENCES:
         return None
-    references = []
-    for each in found:
-        if not isinstance(each, dict):
-            return None
-        name, subject = each.get("name"), each.get("subject")
-        version = _integer(each.get("version"))
-        if not isinstance(name, str) or not isinstance(subject, str) or version is None:
-            return None
-        references.append(RawReference(name, SchemaKey.of_version(subject, version)))
-    return tuple(references)
+    fields = (("name", str), ("subject", str), ("version", int))
+    references = [[_value(item, name, kind) for name, kind in fields] for item in items]
+    if any(None in reference for reference in references):
+        return None
+    return tuple((name, SchemaKey.of_version(*version)) for name, *version in references)
 
 
 def _encryption_rule(rule_set: object) -> str | None:
-    """Return the name and type of a rule that encrypts."""
-    if not isinstance(rule_set, dict):
-        return None
-    for rules in rule_set.values():
+    """Name and type of a rule that encrypts; the type of such a rule begins with ENCRYPT."""
+    for rules in rule_set.values() if isinstance(rule_set, dict) else ():
         for rule in rules if isinstance(rules, list) else ():
-            shown = isinstance(rule, dict) and encryption_rule(rule.get("name"), rule.get("type"))
-            if shown:
-                return shown
+            name, kind = _value(rule, "name", str), _value(rule, "type", str) or ""
+            if kind.upper().startswith("ENCRYPT"):
+                shown = "" if name is None else f'"{printable(name, SHOWN_CHARACTERS)}" '
+                return f"{shown}({printable(kind, SHOWN_CHARACTERS)})"
     return None
 
 
-def encryption_rule(name: object, kind: object) -> str | None:
-    """Return what messages call a rule that encrypts, None for other rules."""
-    if not isinstance(kind, str) or not kind.upper().startswith(_ENCRYPTION):
-        return None
-    shown = f'"{printable(name, _SHOWN_TEXT)}" ' if isinstance(name, str) else ""
-    return f"{shown}({printable(kind, _SHOWN_TEXT)})"
+def _value(document: object, name: str, kind: type) -> Any:
+    """A member of a JSON object, None if it is of another type."""
+    value = document.get(name) if isinstance(document, dict) else None
+    return value if isinstance(value, kind) and not isinstance(value, bool) else None
 
 
-def _json_object(answer: HttpAnswer) -> dict[str, object] | None:
-    media = answer.content_type.partition(";")[0].strip().lower()
-    if not media.endswith(("/json", "+json")) or len(answer.body) > MAX_ANSWER_BYTES:
+def _document_of(reply: HttpReply) -> dict[str, Any] | None:
+    media = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not media.endswith(("/json", "+json")) or len(reply.body) > MAX_ANSWER_BYTES:
         return None
     try:
-        found = json.loads(answer.body)
+        document = json.loads(reply.body)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
-
-
-def _integer(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _said(found: dict[str, object] | None) -> str | None:
-    """Return the message of an error of the registry."""
-    message = None if found is None else found.get("message")
-    return printable(message, _SHOWN_TEXT) if isinstance(message, str) and message else None
+    return document if isinstance(document, dict) else None
 
 
 def _retry_after_ms(text: str | None, wall_ms: int) -> int:
-    """Return ms of a Retry-After header, seconds or a date; 0 for none."""
+    """Milliseconds of a Retry-After header, seconds or a date; 0 for none."""
     if text is None:
         return 0
     if re.fullmatch(r"[0-9]{1,9}", text.strip()):
@@ -356,109 +442,18 @@ def _retry_after_ms(text: str | None, wall_ms: int) -> int:
     return min(max(0, wait_ms), _MAX_RETRY_AFTER_MS)
 
 
-# --- errors ---------------------------------------------------------------------------------------
+def _another_server(url: str, reply: HttpReply) -> Failure:
+    media = reply.headers.get("content-type", "").partition(";")[0]
+    kind = printable(media, _SHOWN_BYTES) or "no content type"
+    return failure(
+        url,
+        f"{url} is not a schema registry: is the path right?",
+        found=f"{reply.status}, {kind}: {_shown(reply.body)}",
+        hint="give the URL whose /subjects lists the subjects, such as http://HOST:8081",
+        status=reply.status,
+    )
 
 
-def shown_bytes(body: bytes) -> str:
-    """Return the beginning of a body as messages show it."""
+def _shown(body: bytes) -> str:
     text = printable(body[:_SHOWN_BYTES].decode("utf-8", "replace"), _SHOWN_BYTES)
     return f"{text} …" if len(body) > _SHOWN_BYTES else text or "an empty body"
-
-
-Where = RegistryUrl | str
-"""A server, or what a user's client is called."""
-
-
-def encrypted(url: Where, key: SchemaKey, rule: str) -> SchemaRegistryError:
-    """Return the error for a schema whose rules encrypt fields."""
-    return SchemaRegistryError(
-        f"{key} encrypts fields: its values cannot be read",
-        cause=f"the rule {rule} of the schema's ruleSet",
-        hint="read the raw bytes, or a topic whose fields are not encrypted",
-        url=str(url),
-    )
-
-
-def redirects_elsewhere(url: RegistryUrl, location: str) -> SchemaRegistryError:
-    """Return the error for a redirect to another server, which would get the credentials."""
-    try:
-        parts = urlsplit(location)
-        host = printable(f"{parts.scheme}://{parts.hostname}", _SHOWN_TEXT)
-    except ValueError:
-        host = "a URL that cannot be read"
-    return SchemaRegistryError(
-        f"the schema registry {url} redirects to another server, which is not followed",
-        found=host,
-        hint="give the URL of that server, if it is the registry",
-        url=str(url),
-    )
-
-
-def unreachable(url: Where, reason: str, what: str = "") -> SchemaRegistryError:
-    """Return the error for a registry that gives no answer for the time being."""
-    return SchemaRegistryError(
-        f"no answer from the schema registry {url}{f' for {what}' if what else ''}",
-        cause=reason,
-        hint="check that it runs there, and the URL",
-        command_hint="check that it runs there, and --schema-registry",
-        url=str(url),
-        retriable=True,
-    )
-
-
-def untrusted(url: RegistryUrl, reason: str) -> SchemaRegistryError:
-    """Return the error for a server whose certificate is not trusted."""
-    return SchemaRegistryError(
-        f"the certificate of the schema registry {url} is not trusted",
-        cause=reason,
-        hint="give its authority's certificate as ssl_cafile",
-        command_hint="give its authority's certificate: schema.registry.ssl.ca.location in a file "
-        "(-F FILE)",
-        url=str(url),
-    )
-
-
-def refused(url: Where, key: SchemaKey, status: int, said: str | None) -> SchemaRegistryError:
-    """Return the error for credentials that are missing, wrong or not enough."""
-    what = "did not accept the credentials" if status == 401 else f"does not permit {key}"
-    return SchemaRegistryAuthenticationError(
-        f"the schema registry {url} {what}",
-        found=f"{status} {said or ('Unauthorized' if status == 401 else 'Forbidden')}",
-        hint="check basic_auth or bearer_token, and what the user may read",
-        command_hint="check basic.auth.user.info or bearer.auth.token in a file (-F FILE), and "
-        "what the user may read",
-        url=str(url),
-        status=status,
-    )
-
-
-def no_guids(url: RegistryUrl, key: SchemaKey) -> SchemaRegistryError:
-    """Return the error for a registry that does not look GUIDs up."""
-    return SchemaRegistryError(
-        f"the schema registry {url} has no schemas by GUID: {key} cannot be looked up",
-        cause="it answers 404 without an error code to /schemas/guids",
-        hint="use the registry that the producer has, or let it write schema ids",
-        url=str(url),
-        status=404,
-    )
-
-
-def too_large(url: RegistryUrl, key: SchemaKey) -> SchemaRegistryError:
-    """Return the error for an answer of more than 4 MiB."""
-    return SchemaRegistryError(
-        f"the answer of the schema registry {url} for {key} has more than {MAX_ANSWER_BYTES} bytes",
-        hint="is the URL that of a schema registry?",
-        url=str(url),
-    )
-
-
-def not_a_registry(url: RegistryUrl, answer: HttpAnswer) -> SchemaRegistryError:
-    """Return the error for the answer of another kind of server."""
-    kind = printable(answer.content_type.partition(";")[0], _SHOWN_BYTES) or "no content type"
-    return SchemaRegistryError(
-        f"{url} is not a schema registry: is the path right?",
-        found=f"{answer.status}, {kind}: {shown_bytes(answer.body)}",
-        hint="give the URL whose /subjects lists the subjects, such as http://HOST:8081",
-        url=str(url),
-        status=answer.status,
-    )

@@ -55,35 +55,32 @@ class SchemaKey:
 
     @classmethod
     def of_id(cls, number: int) -> SchemaKey:
-        """Return the key of a schema id of Confluent's wire format."""
+        """Schema id of Confluent's wire format."""
         return cls(KeyKind.ID, number)
 
     @classmethod
     def of_guid(cls, guid: str | bytes | uuid.UUID) -> SchemaKey:
-        """Return the key of a GUID: its text, or its 16 bytes as a record header has them."""
+        """GUID: its text, or its 16 bytes as a record header has them."""
         if isinstance(guid, bytes):
             guid = uuid.UUID(bytes=guid)
         return cls(KeyKind.GUID, str(uuid.UUID(guid) if isinstance(guid, str) else guid))
 
     @classmethod
     def of_global_id(cls, number: int) -> SchemaKey:
-        """Return the key of a global id of Apicurio's wire format."""
+        """Global id of Apicurio's wire format."""
         return cls(KeyKind.GLOBAL_ID, number)
 
     @classmethod
     def of_version(cls, subject: str, version: int | None = None) -> SchemaKey:
-        """Return the key of a version of a subject, by default of the latest one."""
+        """Version of a subject, by default the latest one."""
         return cls(KeyKind.VERSION, subject, version)
 
     def __str__(self) -> str:
-        if self.kind is KeyKind.VERSION:
-            return f'the {self.version_text} of subject "{self.value}"'
-        return f"{self.kind.value} {self.value}"
-
-    @property
-    def version_text(self) -> str:
-        """The version as messages name it."""
-        return "latest version" if self.version is None else f"version {self.version}"
+        if self.kind is not KeyKind.VERSION:
+            return f"{self.kind.value} {self.value}"
+        version = "latest version" if self.version is None else f"version {self.version}"
+        subject = "".join(c if c.isprintable() else "?" for c in str(self.value))  # of a reference
+        return f'the {version} of subject "{subject}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +127,18 @@ class RegisteredSchema:
             return None
 
     def dependencies(self) -> tuple[SchemaReference, ...]:
-        """Return all references, those of references too, each once and behind what it needs."""
-        found: dict[tuple[str, str, int], SchemaReference] = {}
-        _collect(self, found)
-        return tuple(found.values())
+        """All references, those of references too, each once and behind those it needs."""
+        collected: dict[tuple[str, str, int], SchemaReference] = {}
+
+        def collect(schema: RegisteredSchema) -> None:
+            for reference in schema.references:  # no cycles, and no deeper than a registry may
+                key = reference.name, reference.subject, reference.version
+                if key not in collected:
+                    collect(reference.schema)
+                    collected[key] = reference
+
+        collect(self)
+        return tuple(collected.values())
 
     def __str__(self) -> str:
         name = "" if self.id is None else f" id {self.id}"
@@ -152,15 +157,7 @@ class SchemaReference:
     schema: RegisteredSchema
 
 
-def _collect(schema: RegisteredSchema, found: dict[tuple[str, str, int], SchemaReference]) -> None:
-    for each in schema.references:  # no cycles, and not deeper than a registry may have them
-        name = each.name, each.subject, each.version
-        if name not in found:
-            _collect(each.schema, found)
-            found[name] = each
-
-
-# --- asking for schemas ---------------------------------------------------------------------------
+# --- looking schemas up ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +175,7 @@ class SchemaRequest(Protocol):
     """A look-up under way, or done."""
 
     def answers(self) -> SchemaAnswers | None:
-        """Return the answers, None while some are pending; after the deadline an error."""
+        """The answers, None while some are pending; after the deadline an error."""
         ...
 
     def cancel(self) -> None:
@@ -186,19 +183,18 @@ class SchemaRequest(Protocol):
         ...
 
 
+OnDone = Callable[[], object] | None
+
+
 class SchemaSource(Protocol):
-    """What a deserializer knows of a registry. Any thread.
+    """A registry as deserializers use it. Any thread.
 
     With ``is_serialized`` schemas of Protobuf are asked for as descriptors, if the registry has
     that form.
     """
 
     def lookup(
-        self,
-        keys: Collection[SchemaKey],
-        on_done: Callable[[], object] | None = None,
-        *,
-        is_serialized: bool = False,
+        self, keys: Collection[SchemaKey], on_done: OnDone = None, *, is_serialized: bool = False
     ) -> SchemaRequest:
         """Begin to look keys up, without waiting.
 

@@ -1,7 +1,7 @@
 """SchemaRegistry: the public client of a schema registry.
 
-Knows the arguments and what the calls return; who asks for what is in `SchemaLookups`, the requests
-are made by `SchemaThread`.
+Owns the arguments and the results of calls; `SchemaLookups` decides what is fetched, `SchemaThread`
+makes the requests.
 """
 
 from __future__ import annotations
@@ -11,24 +11,20 @@ import uuid
 import weakref
 from typing import TYPE_CHECKING, Any, Self
 
-from kfast._base.clock import ExponentialBackoff, SystemClock
+from kfast._base.clock import SystemClock
+from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.errors import ConfigurationError, SchemaRegistryError
-from kfast.registry import settings as settings_of
-from kfast.registry.client import SchemaClient, name_of
-from kfast.registry.lookups import SchemaLookups
+from kfast.registry import api
+from kfast.registry.api import RegistrySettings
 from kfast.registry.registered_schema import RegisteredSchema, SchemaKey
-from kfast.registry.settings import RegistrySettings
 from kfast.registry.thread import SchemaThread
 from kfast.settings.secret import HIDDEN, Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from types import TracebackType
 
-    from kfast.registry.registered_schema import SchemaAnswers
-    from kfast.registry.thread import PendingSchemas, SchemaTransport
-
-_MAX_BACKOFF_MS = 5_000
+    from kfast.registry.registered_schema import OnDone, SchemaAnswers
+    from kfast.registry.thread import PendingSchemas
 
 
 class SchemaRegistry:
@@ -109,29 +105,30 @@ class SchemaRegistry:
                 f"SchemaRegistry: a {type(url).__name__} is no URL and has no get_schema",
                 hint='such as SchemaRegistry("http://localhost:8081")',
             )
-        self._client: Any = client
         self._settings = RegistrySettings(
-            () if client is not None else settings_of.urls_of(url),  # type: ignore[arg-type]
-            settings_of.basic_auth_of(basic_auth),
-            settings_of.token_of(bearer_token),
+            () if client is not None else api.urls_of(url),  # type: ignore[arg-type]
+            api.basic_auth_of(basic_auth),
+            api.secret_of(
+                "bearer_token",
+                bearer_token,
+                "give the token, or a callable that returns it",
+                is_token=True,
+            ),
             ssl_cafile,
             ssl_certfile,
             ssl_keyfile,
-            settings_of.password_of(ssl_key_password),
+            api.secret_of("ssl_key_password", ssl_key_password, "give the password of the key"),
             ssl_check_hostname,
-            settings_of.headers_of(headers),
+            api.headers_of(headers),
             timeout_ms,
             deadline_ms,
             retry_backoff_ms,
             miss_cache_ms,
             max_schemas,
+            client,
         )
         # The thread has no reference to this object, so that a forgotten one is collected.
-        self._thread = SchemaThread(
-            functools.partial(_lookups, self._settings, client),
-            functools.partial(_transport, self._settings, client),
-            SystemClock(),
-        )
+        self._thread = SchemaThread(self._settings, SystemClock())
         weakref.finalize(self, self._thread.abandon).atexit = False
 
     # --- schemas ----------------------------------------------------------------------------------
@@ -165,17 +162,17 @@ class SchemaRegistry:
         A text is a subject. Raises SchemaRegistryError if one is not there.
         """
         keys = [
-            SchemaKey.of_version(each) if isinstance(each, str) else _key_of(each)
-            for each in ids_or_subjects
+            SchemaKey.of_version(name) if isinstance(name, str) else _key_of(name)
+            for name in ids_or_subjects
         ]
         for key in self.wait_for(keys).not_found:
             raise self.not_there(key)
 
     def _one(self, key: SchemaKey) -> RegisteredSchema:
-        found = self.wait_for([key]).found.get(key)
-        if found is None:
+        schema = self.wait_for([key]).found.get(key)
+        if schema is None:
             raise self.not_there(key)
-        return found
+        return schema
 
     def not_there(self, key: SchemaKey) -> SchemaRegistryError:
         """Return the error for a schema that the registry does not have."""
@@ -189,11 +186,7 @@ class SchemaRegistry:
     # --- for deserializers ------------------------------------------------------------------------
 
     def lookup(
-        self,
-        keys: Collection[SchemaKey],
-        on_done: Callable[[], object] | None = None,
-        *,
-        is_serialized: bool = False,
+        self, keys: Collection[SchemaKey], on_done: OnDone = None, *, is_serialized: bool = False
     ) -> PendingSchemas:
         """Begin to look keys up without waiting; see ``kfast.registry.registered_schema``."""
         return self._thread.lookup(keys, on_done, is_serialized=is_serialized)
@@ -201,17 +194,26 @@ class SchemaRegistry:
     def wait_for(
         self, keys: Collection[SchemaKey], *, is_serialized: bool = False
     ) -> SchemaAnswers:
-        """Look keys up and wait for them, at most ``deadline_ms``."""
-        return self._thread.wait_for(keys, is_serialized=is_serialized)
+        """Look keys up and wait for them, at most ``deadline_ms``; errors are raised."""
+        event = WakeupEvent()
+        event.prepare()
+        request = self.lookup(keys, event.set, is_serialized=is_serialized)
+        try:
+            while (answers := request.answers()) is None:
+                event.wait(request.seconds_left)
+                event.prepare()
+        finally:
+            request.cancel()
+        if answers.error is not None:
+            raise answers.error
+        return answers
 
     # --- the rest ---------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
         """The URLs with commas between, or the name of the client."""
-        if self._client is not None:
-            return name_of(self._client)
-        return ",".join(map(str, self._settings.urls))
+        return ",".join(map(str, self._settings.servers))
 
     def close(self) -> None:
         """End the thread; schemas that are known stay usable, others raise IllegalStateError."""
@@ -220,41 +222,34 @@ class SchemaRegistry:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SchemaRegistry):
             return NotImplemented
-        return bool(self._settings == other._settings and self._client == other._client)
+        return self._settings == other._settings
 
     def __hash__(self) -> int:
         return hash((SchemaRegistry, self._settings.urls))
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the arguments that are not the default."""
+        """The arguments, besides the first, that are not the default."""
         default = RegistrySettings(())
-        given = {
-            name: getattr(self._settings, name)
-            for name in RegistrySettings.__dataclass_fields__
-            if name != "urls"
-        }
-        return {name: value for name, value in given.items() if value != getattr(default, name)}
+        names = [*RegistrySettings.__dataclass_fields__][1:-1]  # without the URLs and the client
+        values = {name: getattr(self._settings, name) for name in names}
+        return {name: value for name, value in values.items() if value != getattr(default, name)}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = self._arguments()
+        arguments: dict[str, Any] = {
+            name: value.source if isinstance(value, Secret) else value
+            for name, value in self._arguments().items()
+        }
         if "headers" in arguments:
             arguments["headers"] = {name: value.source for name, value in arguments["headers"]}
-        for name, value in arguments.items():
-            if isinstance(value, Secret):
-                arguments[name] = value.source
-        urls = [str(each) for each in self._settings.urls]
-        return _restored, (self._client if self._client is not None else urls, arguments)
+        client = self._settings.client
+        registry_of = functools.partial(SchemaRegistry, **arguments)
+        return registry_of, (self.url if client is None else client,)
 
     def __repr__(self) -> str:
         shown = [repr(self.url)]
@@ -262,29 +257,6 @@ class SchemaRegistry:
             is_secret = isinstance(value, Secret) or name == "headers"
             shown.append(f"{name}={HIDDEN if is_secret else repr(value)}")
         return f"SchemaRegistry({', '.join(shown)})"
-
-
-def _lookups(settings: RegistrySettings, client: object) -> SchemaLookups:
-    return SchemaLookups(
-        settings.urls or (name_of(client),),
-        deadline_ms=settings.deadline_ms,
-        backoff=ExponentialBackoff(settings.retry_backoff_ms, _MAX_BACKOFF_MS),
-        miss_cache_ms=settings.miss_cache_ms,
-        max_schemas=settings.max_schemas,
-        clock=SystemClock(),
-    )
-
-
-def _transport(settings: RegistrySettings, client: object) -> SchemaTransport:
-    if client is not None:
-        return SchemaClient(client)
-    from kfast.registry.http import RegistryHttp  # noqa: PLC0415 - when it is needed
-
-    return RegistryHttp(settings, SystemClock())
-
-
-def _restored(url: object, arguments: dict[str, Any]) -> SchemaRegistry:
-    return SchemaRegistry(url, **arguments)
 
 
 def _key_of(key: object) -> SchemaKey:

@@ -1,4 +1,4 @@
-"""Avro schemas: from their JSON text to a tree of types.
+"""Avro schemas: from their JSON text to a tree of types, and their canonical form and fingerprint.
 
 The tree is complete: a named type that is used again is the same object again, so the tree is a
 graph without cycles whose size follows the text's. Only where a record contains itself there is a
@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kfast._base.spelling import did_you_mean
+from kfast._native import wire_ids
 from kfast.errors import ConfigurationError
 
 MAX_TEXT: Final = 4 << 20
@@ -177,8 +178,8 @@ def _json_of(text: str) -> Any:
         ) from None
 
 
-def _refusal(path: str, what: str, hint: str | None = None) -> ConfigurationError:
-    return ConfigurationError(f"Avro schema: {path or 'the root'} {what}", hint=hint, path=path)
+def _refusal(path: str, problem: str, hint: str | None = None) -> ConfigurationError:
+    return ConfigurationError(f"Avro schema: {path or 'the root'} {problem}", hint=hint, path=path)
 
 
 def _shown(value: object) -> str:
@@ -199,16 +200,16 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise _refusal(path, f"is nested more than {MAX_DEPTH} levels deep")
         if isinstance(value, str):
-            made = self._named(value, namespace, path)
+            avro = self._named(value, namespace, path)
         elif isinstance(value, list):
-            made = self._union(value, namespace, path, depth)
+            avro = self._union(value, namespace, path, depth)
         elif isinstance(value, dict):
-            made = self._object(value, namespace, path, depth)
+            avro = self._object(value, namespace, path, depth)
         else:
             raise _refusal(path, f"has {_shown(value)} for its type")
-        if made.depth > MAX_DEPTH:
+        if avro.depth > MAX_DEPTH:
             raise _refusal(path, f"is nested more than {MAX_DEPTH} levels deep")
-        return made
+        return avro
 
     def _named(self, name: str, namespace: str, path: str) -> AvroType:
         """Return the primitive, or the type that was defined before under this name."""
@@ -239,8 +240,8 @@ class _Reader:
             if key not in value:
                 raise _refusal(path, f'is of type {kind} without "{key}"')
             inner = self.read(value[key], namespace, path + step, depth + 1)
-            made = AvroKind.ARRAY if kind == "array" else AvroKind.MAP
-            return AvroType(made, types=(inner,), depth=inner.depth + 1, min_size=1)
+            container = AvroKind.ARRAY if kind == "array" else AvroKind.MAP
+            return AvroType(container, types=(inner,), depth=inner.depth + 1, min_size=1)
         if kind is None:
             raise _refusal(path, 'has an object without "type" for its type')
         return _with_logical(self.read(kind, namespace, path, depth + 1), value)
@@ -273,11 +274,11 @@ class _Reader:
             raise _refusal(path, f'is record {name} without a list "fields"')
         fields: dict[str, AvroField] = {}
         for item in listed:
-            made = self._field(item, inner, path, depth)
-            if made.name in fields:
-                raise _refusal(path, f"has two fields with the name {made.name}")
-            fields[made.name] = made
-        types = [made.type for made in fields.values()]
+            member = self._field(item, inner, path, depth)
+            if member.name in fields:
+                raise _refusal(path, f"has two fields with the name {member.name}")
+            fields[member.name] = member
+        types = [member.type for member in fields.values()]
         record = AvroType(
             AvroKind.RECORD,
             name=name,
@@ -296,10 +297,10 @@ class _Reader:
         if not isinstance(name, str) or not name.isidentifier():
             raise _refusal(path, f"has a field whose name is {_shown(name)}")
         inner = f"{path}.{name}" if path else name
-        made = self.read(item["type"], namespace, inner, depth + 1)
+        field_type = self.read(item["type"], namespace, inner, depth + 1)
         return AvroField(
             name,
-            made,
+            field_type,
             _texts(item, "aliases", inner),
             has_default="default" in item,
             default=item.get("default"),
@@ -317,7 +318,7 @@ class _Reader:
         default = value.get("default")
         if default is not None and default not in symbols:
             raise _refusal(path, f"is enum {name}, whose default {_shown(default)} is no symbol")
-        made = AvroType(
+        enum = AvroType(
             AvroKind.ENUM,
             name=name,
             aliases=aliases,
@@ -325,18 +326,18 @@ class _Reader:
             default_symbol=default,
             min_size=1,
         )
-        self.names[name] = made
-        return made
+        self.names[name] = enum
+        return enum
 
     def _fixed(self, value: dict[str, Any], namespace: str, path: str) -> AvroType:
         name, aliases, _ = self._define(value, namespace, path)
         size = _whole(value.get("size"))
         if size is None or not 0 <= size <= MAX_FIXED:
             raise _refusal(path, f"is fixed {name} of size {_shown(value.get('size'))}")
-        made = AvroType(AvroKind.FIXED, name=name, aliases=aliases, size=size, min_size=size)
-        made = _with_logical(made, value)
-        self.names[name] = made
-        return made
+        fixed = AvroType(AvroKind.FIXED, name=name, aliases=aliases, size=size, min_size=size)
+        fixed = _with_logical(fixed, value)
+        self.names[name] = fixed
+        return fixed
 
     def _define(
         self, value: dict[str, Any], namespace: str, path: str
@@ -376,25 +377,25 @@ def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _with_logical(made: AvroType, value: dict[str, Any]) -> AvroType:
+def _with_logical(avro: AvroType, value: dict[str, Any]) -> AvroType:
     """Return the type with the logical type that an object gives it, if that fits."""
     logical = value.get("logicalType")
-    if not isinstance(logical, str) or made.logical:
-        return made
-    is_fixed = made.kind is AvroKind.FIXED
-    if logical in _LOGICAL.get(made.kind, ()):
-        return replace(made, logical=logical)
-    if is_fixed and (logical, made.size) in {("uuid", 16), ("duration", 12)}:
-        return replace(made, logical=logical)
-    if logical != "decimal" or not (is_fixed or made.kind is AvroKind.BYTES):
-        return made
+    if not isinstance(logical, str) or avro.logical:
+        return avro
+    is_fixed = avro.kind is AvroKind.FIXED
+    if logical in _LOGICAL.get(avro.kind, ()):
+        return replace(avro, logical=logical)
+    if is_fixed and (logical, avro.size) in {("uuid", 16), ("duration", 12)}:
+        return replace(avro, logical=logical)
+    if logical != "decimal" or not (is_fixed or avro.kind is AvroKind.BYTES):
+        return avro
     precision, scale = _whole(value.get("precision")), _whole(value.get("scale", 0))
     if precision is None or scale is None or not 0 <= scale <= precision:
-        return made
-    most = min(MAX_PRECISION, _digits(made.size)) if is_fixed else MAX_PRECISION
+        return avro
+    most = min(MAX_PRECISION, _digits(avro.size)) if is_fixed else MAX_PRECISION
     if not 1 <= precision <= most:
-        return made
-    return replace(made, logical=logical, precision=precision, scale=scale)
+        return avro
+    return replace(avro, logical=logical, precision=precision, scale=scale)
 
 
 def _digits(size: int) -> int:
@@ -402,3 +403,45 @@ def _digits(size: int) -> int:
     if size > 64:
         return MAX_PRECISION
     return len(str((1 << (8 * size - 1)) - 1)) - 1 if size else 0
+
+
+# --- the canonical form ---------------------------------------------------------------------------
+
+
+def canonical_form(avro: AvroType) -> str:
+    """Parsing Canonical Form of Avro: what matters for reading bytes, written in one way."""
+    return _canonical(avro, set())
+
+
+def fingerprint(avro: AvroType) -> int:
+    """CRC-64-AVRO of a schema, unsigned, by which single-object encoding names the writer's."""
+    return wire_ids.fingerprint(canonical_form(avro).encode())
+
+
+def _canonical(avro: AvroType, defined: set[str]) -> str:
+    kind = avro.kind.name.lower()
+    if avro.kind is AvroKind.UNION:
+        return f"[{','.join(_canonical(branch, defined) for branch in avro.types)}]"
+    if avro.kind is AvroKind.ARRAY:
+        return f'{{"type":"array","items":{_canonical(avro.types[0], defined)}}}'
+    if avro.kind is AvroKind.MAP:
+        return f'{{"type":"map","values":{_canonical(avro.types[0], defined)}}}'
+    if not avro.name:
+        return f'"{kind}"'
+    if avro.name in defined or avro.kind is AvroKind.RECURSION:
+        return _quoted(avro.name)
+    defined.add(avro.name)
+    begin = f'{{"name":{_quoted(avro.name)},"type":"{kind}"'
+    if avro.kind is AvroKind.FIXED:
+        return f'{begin},"size":{avro.size}}}'
+    if avro.kind is AvroKind.ENUM:
+        return f'{begin},"symbols":[{",".join(map(_quoted, avro.symbols))}]}}'
+    fields = (
+        f'{{"name":{_quoted(field.name)},"type":{_canonical(field.type, defined)}}}'
+        for field in avro.fields
+    )
+    return f'{begin},"fields":[{",".join(fields)}]}}'
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

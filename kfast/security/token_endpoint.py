@@ -62,17 +62,17 @@ class TokenEndpoint:
         deadline_ms = self._clock.now_ms() + self._limit_ms
         attempt = 0
         while True:
-            found = self._request_once(endpoint, credentials, deadline_ms)
-            if isinstance(found, OAuthToken):
-                return found
+            result = self._request_once(endpoint, credentials, deadline_ms)
+            if isinstance(result, OAuthToken):
+                return result
             wait_ms = max(1, self._backoff.backoff_ms(attempt, self._clock))
             attempt += 1
-            is_final = not isinstance(found, AuthenticationError) or not found.is_transient
+            is_final = not isinstance(result, AuthenticationError) or not result.is_transient
             if is_final or self._clock.now_ms() + wait_ms >= deadline_ms:
-                raise found
-            logger.debug("attempt %d: %s", attempt, found.message)
+                raise result
+            logger.debug("attempt %d: %s", attempt, result.message)
             if not self._pause(wait_ms):
-                raise found
+                raise result
 
     def _request_once(
         self, endpoint: Endpoint, credentials: ClientCredentials, deadline_ms: int

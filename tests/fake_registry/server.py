@@ -168,16 +168,16 @@ class FakeRegistry:
     ) -> int:
         """Add a version of a subject and return the id of its schema."""
         content = schema_type, text, tuple(references)
-        found = next(
+        stored = next(
             (s for s in self._schemas if (s.schema_type, s.text, s.references) == content), None
         )
-        if found is None:
-            found = Stored(len(self._schemas) + 1, *content, descriptor, rule_set)
-            self._schemas.append(found)
+        if stored is None:
+            stored = Stored(len(self._schemas) + 1, *content, descriptor, rule_set)
+            self._schemas.append(stored)
         versions = self._subjects.setdefault(subject, [])
-        if found.id not in versions:
-            versions.append(found.id)
-        return found.id
+        if stored.id not in versions:
+            versions.append(stored.id)
+        return stored.id
 
     def guid(self, number: int) -> str:
         """Return the GUID of a schema."""
@@ -209,7 +209,7 @@ class FakeRegistry:
     def _route(self, target: str, body: bytes) -> Answer:
         parts = urlsplit(target)
         is_serialized = parse_qs(parts.query).get("format") == ["serialized"]
-        match [unquote(each) for each in parts.path.split("/")[1:]]:
+        match [unquote(name) for name in parts.path.split("/")[1:]]:
             case ["subjects"]:
                 return answer(200, sorted(self._subjects))
             case ["schemas", "ids", number]:
@@ -217,21 +217,21 @@ class FakeRegistry:
                     return _missing(40403, f"Schema {number} not found")
                 return self._schema(self._schemas[int(number) - 1], is_serialized, {})
             case ["schemas", "guids", guid] if self.has_guids:
-                found = next((each for each in self._schemas if each.guid == guid), None)
-                if found is None:
+                stored = next((schema for schema in self._schemas if schema.guid == guid), None)
+                if stored is None:
                     return _missing(40403, f"Schema {guid} not found")
-                return self._schema(found, is_serialized, {"guid": guid})
+                return self._schema(stored, is_serialized, {"guid": guid})
             case ["subjects", subject, "versions", number] if not body:
                 return self._version(subject, number, is_serialized)
             case ["subjects", subject, "versions"]:
-                given = json.loads(body)
+                schema = json.loads(body)
                 references = [
-                    (each["name"], each["subject"], each["version"])
-                    for each in given.get("references", ())
+                    (reference["name"], reference["subject"], reference["version"])
+                    for reference in schema.get("references", ())
                 ]
-                kind = given.get("schemaType", "AVRO")
+                kind = schema.get("schemaType", "AVRO")
                 return answer(
-                    200, {"id": self.register(subject, given["schema"], kind, references)}
+                    200, {"id": self.register(subject, schema["schema"], kind, references)}
                 )
         return answer(404, b"", "text/plain")
 
@@ -242,25 +242,27 @@ class FakeRegistry:
         at = len(versions) if number == "latest" else int(number)
         if not 1 <= at <= len(versions):
             return _missing(40402, f"Version {number} not found.")
-        found = self._schemas[versions[at - 1] - 1]
+        stored = self._schemas[versions[at - 1] - 1]
         return self._schema(
-            found, is_serialized, {"subject": subject, "version": at, "id": found.id}
+            stored, is_serialized, {"subject": subject, "version": at, "id": stored.id}
         )
 
-    def _schema(self, found: Stored, is_serialized: bool, body: dict[str, object]) -> Answer:
-        text = found.text
-        if is_serialized and found.schema_type == "PROTOBUF":
-            if not self.has_serialized or found.descriptor is None:
+    def _schema(self, stored: Stored, is_serialized: bool, body: dict[str, object]) -> Answer:
+        text = stored.text
+        if is_serialized and stored.schema_type == "PROTOBUF":
+            if not self.has_serialized or stored.descriptor is None:
                 return answer(500, {"error_code": 50001, "message": "no such format"})
-            text = base64.b64encode(found.descriptor).decode()
+            text = base64.b64encode(stored.descriptor).decode()
         body = {**body, "schema": text}
-        if found.schema_type != "AVRO":
-            body["schemaType"] = found.schema_type
-        if found.references:
-            names = ("name", "subject", "version")
-            body["references"] = [dict(zip(names, each, strict=True)) for each in found.references]
-        if found.rule_set is not None:
-            body["ruleSet"] = found.rule_set
+        if stored.schema_type != "AVRO":
+            body["schemaType"] = stored.schema_type
+        if stored.references:
+            keys = ("name", "subject", "version")
+            body["references"] = [
+                dict(zip(keys, reference, strict=True)) for reference in stored.references
+            ]
+        if stored.rule_set is not None:
+            body["ruleSet"] = stored.rule_set
         return answer(200, body)
 
 
@@ -271,5 +273,5 @@ def _missing(code: int, message: str) -> Answer:
 @contextlib.contextmanager
 def fake_registry(**options: Any) -> Iterator[FakeRegistry]:
     """Provide a registry for a while."""
-    with FakeRegistry(**options) as made:
-        yield made
+    with FakeRegistry(**options) as registry:
+        yield registry

@@ -12,9 +12,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from kfast.errors import ConfigurationError
-from kfast.schemas.avro_canonical import canonical_form
 from kfast.schemas.avro_resolution import resolve
-from kfast.schemas.avro_text import parse_avro
+from kfast.schemas.avro_text import canonical_form, parse_avro
 from tests.property.avro_schemas import Schemas
 from tests.soaking import examples
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kfast._base.http_exchange import HttpReply
 from kfast.errors import (
     ConfigurationError,
     SchemaRegistryAuthenticationError,
@@ -16,23 +17,22 @@ from kfast.errors import (
 )
 from kfast.registry.api import (
     MAX_ANSWER_BYTES,
-    Alias,
+    MAX_REFERENCES,
+    Absent,
     Failure,
-    HttpAnswer,
-    NotFound,
-    NotSupported,
     Outcome,
     RawSchema,
     path_of,
-    read_answer,
-    read_url,
+    read_reply,
+    url_of,
 )
 from kfast.registry.registered_schema import RegisteredSchema, SchemaKey
 
-URL = read_url("http://sr:8081/")
-APICURIO = read_url("https://sr/apis/ccompat/v7")
+URL = url_of("http://sr:8081/")
+APICURIO = url_of("https://sr/apis/ccompat/v7")
 ID = SchemaKey.of_id(7)
 GUID = SchemaKey.of_guid("8F2B2C4E-0000-4000-8000-1234567890AB")
+REFERENCE = {"name": "a.proto", "subject": "a", "version": 1}
 JSON_TYPE = "application/vnd.schemaregistry.v1+json; charset=utf-8"
 
 
@@ -46,18 +46,21 @@ def read(
     retry_after: str | None = None,
 ) -> Outcome:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    answer = HttpAnswer(status, kind, data, retry_after)
-    return read_answer(URL, key, answer, 1_700_000_000_000, is_serialized=is_serialized)
+    headers = {"content-type": kind}
+    if retry_after is not None:
+        headers["retry-after"] = retry_after
+    reply = HttpReply(status, headers, data)
+    return read_reply(URL, key, reply, 1_700_000_000_000, is_serialized=is_serialized)
 
 
 def failure(*args: Any, **more: Any) -> Failure:
-    found = read(*args, **more)
-    assert isinstance(found, Failure)
-    text = str(found.error)
+    failed = read(*args, **more)
+    assert isinstance(failed, Failure)
+    text = str(failed.error)
     assert len(text.splitlines()) <= 6
     assert text.splitlines()[-1].startswith("try: ")
-    assert pickle.loads(pickle.dumps(found.error)).retriable == found.error.retriable
-    return found
+    assert pickle.loads(pickle.dumps(failed.error)).retriable == failed.error.retriable
+    return failed
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,7 @@ def failure(*args: Any, **more: Any) -> Failure:
 )
 def test_urls(url: str, text: str) -> None:
     """TC-115"""
-    assert str(read_url(url)) == text
+    assert url_of(url) == text
 
 
 @pytest.mark.parametrize(
@@ -94,7 +97,7 @@ def test_urls(url: str, text: str) -> None:
 def test_urls_that_are_refused(url: str) -> None:
     """TC-115: and are not shown, since they may have a secret in them."""
     with pytest.raises(ConfigurationError) as refused:
-        read_url(url)
+        url_of(url)
     assert "S3cr3t" not in str(refused.value)
     assert refused.value.hint
 
@@ -107,7 +110,7 @@ def test_paths() -> None:
         "/schemas/guids/8f2b2c4e-0000-4000-8000-1234567890ab"
     )
     subject = SchemaKey.of_version("a/b ü?", 3)
-    base = read_url("http://sr/x")
+    base = url_of("http://sr/x")
     assert path_of(base, subject, is_serialized=False) == "/x/subjects/a%2Fb%20%C3%BC%3F/versions/3"
     latest = SchemaKey.of_version("orders-value")
     assert path_of(APICURIO, latest, is_serialized=True) == (
@@ -130,8 +133,8 @@ def test_guids() -> None:
 
 def test_a_schema() -> None:
     """TC-117: without schemaType it is Avro."""
-    assert read(200, {"schema": '"int"'}) == RawSchema("AVRO", '"int"', id=7)
-    found = read(
+    assert read(200, {"schema": '"int"'}) == RawSchema(RegisteredSchema("AVRO", '"int"', id=7))
+    raw = read(
         200,
         {
             "schema": "syntax",
@@ -140,20 +143,21 @@ def test_a_schema() -> None:
             "guid": "g",
             "subject": "s",
             "version": 3,
-            "references": [{"name": "a.proto", "subject": "a", "version": 1}],
+            "references": [REFERENCE],
             "ruleSet": {"domainRules": [{"name": "check", "type": "CEL"}]},
         },
         SchemaKey.of_version("s"),
     )
-    assert isinstance(found, RawSchema)
-    assert (found.schema_type, found.id, found.version) == ("PROTOBUF", 12, 3)
-    assert found.references[0].key == SchemaKey.of_version("a", 1)
+    assert isinstance(raw, RawSchema)
+    schema = raw.schema
+    assert (schema.schema_type, schema.id, schema.version) == ("PROTOBUF", 12, 3)
+    assert raw.references == (("a.proto", SchemaKey.of_version("a", 1)),)
 
 
 @pytest.mark.parametrize("code", [40401, 40402, 40403])
 def test_not_found(code: int) -> None:
     """TC-118: only with an error code."""
-    assert read(404, {"error_code": code, "message": "x"}) == NotFound()
+    assert read(404, {"error_code": code, "message": "x"}) == Absent.SCHEMA
 
 
 @pytest.mark.parametrize(
@@ -171,6 +175,8 @@ def test_not_found(code: int) -> None:
         (200, {"schema": "x", "references": [{"name": "a"}]}, JSON_TYPE),
         (200, {"schema": "x", "references": "a"}, JSON_TYPE),
         (200, {"schema": "x", "references": [3]}, JSON_TYPE),
+        (200, {"schema": "x", "references": [REFERENCE] * (MAX_REFERENCES + 1)}, JSON_TYPE),
+        (200, {"schema": "x", "references": [{**REFERENCE, "version": True}]}, JSON_TYPE),
         (200, {"schema": "x"}, "text/plain"),
         (204, b"", ""),
         (301, b"", ""),
@@ -198,7 +204,7 @@ def test_a_registry_without_guids() -> None:
     error = failure(404, b"", GUID, "").error
     assert "has no schemas by GUID" in error.message
     assert not error.retriable
-    assert read(404, {"error_code": 40403}, GUID) == NotFound()
+    assert read(404, {"error_code": 40403}, GUID) == Absent.SCHEMA
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -214,11 +220,10 @@ def test_refusals(status: int) -> None:
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 599])
 def test_what_may_pass(status: int) -> None:
     """TC-105"""
-    found = failure(status, b"<html>", ID, "text/html")
-    assert found.may_pass
-    assert found.error.retriable
-    assert str(status) in str(found.error.cause)
-    assert found.retry_after_ms == 0
+    failed = failure(status, b"<html>", ID, "text/html")
+    assert failed.error.retriable
+    assert str(status) in str(failed.error.cause)
+    assert failed.retry_after_ms == 0
 
 
 @pytest.mark.parametrize(
@@ -242,9 +247,9 @@ def test_retry_after(text: str, ms: int) -> None:
 @pytest.mark.parametrize("status", [400, 404, 405, 422, 500])
 def test_a_form_that_is_not_supported(status: int) -> None:
     """TC-111: 4xx or 500 to format=serialized."""
-    assert read(status, b"", ID, "", is_serialized=True) == NotSupported()
-    assert read(503, b"", ID, "", is_serialized=True) != NotSupported()
-    assert read(404, {"error_code": 40403}, is_serialized=True) == NotFound()
+    assert read(status, b"", ID, "", is_serialized=True) == Absent.FORM
+    assert read(503, b"", ID, "", is_serialized=True) != Absent.FORM
+    assert read(404, {"error_code": 40403}, is_serialized=True) == Absent.SCHEMA
     assert isinstance(read(401, b"", is_serialized=True), Failure)
 
 
@@ -266,8 +271,8 @@ def test_encrypted_fields_are_refused_by_name(kind: str) -> None:
 def test_global_ids_of_apicurio() -> None:
     """TC-114"""
     key = SchemaKey.of_global_id(9)
-    assert read(200, {"count": 1, "versions": [{"contentId": 4}]}, key) == Alias(SchemaKey.of_id(4))
-    assert read(200, {"count": 0, "versions": []}, key) == NotFound()
+    assert read(200, {"count": 1, "versions": [{"contentId": 4}]}, key) == SchemaKey.of_id(4)
+    assert read(200, {"count": 0, "versions": []}, key) == Absent.SCHEMA
     assert isinstance(read(200, {"count": 1, "versions": [{}]}, key), Failure)
 
 

@@ -18,8 +18,8 @@ from tests.unit.registry.test_schema_registry import failing
 
 @pytest.fixture
 def fake() -> Iterator[FakeRegistry]:
-    with fake_registry() as made:
-        yield made
+    with fake_registry() as server:
+        yield server
 
 
 class NotThereError(Exception):
@@ -37,10 +37,10 @@ class Client:
 
     def _result(self, name: str, *args: Any) -> Any:
         self.calls.append((name, *args, threading.current_thread().name))
-        found = self.results[name]
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        result = self.results[name]
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
     def get_schema(self, number: int) -> Any:
         return self._result("id", number)
@@ -65,9 +65,9 @@ def test_another_client_is_called() -> None:
         latest='"int"',
     )
     with SchemaRegistry(client) as registry:
-        found = registry.schema(7)
-        assert (found.schema_type, found.text, found.id) == ("PROTOBUF", "x", 7)
-        [only] = found.references
+        schema_of_7 = registry.schema(7)
+        assert (schema_of_7.schema_type, schema_of_7.text, schema_of_7.id) == ("PROTOBUF", "x", 7)
+        [only] = schema_of_7.references
         assert (only.schema.text, only.schema.id) == ("a", 5)
         assert registry.latest("s").schema_type == "AVRO"
         assert "has no get_schema_by_guid" in failing(registry.schema, str(uuid.uuid4())).message

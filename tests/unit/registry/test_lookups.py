@@ -9,28 +9,25 @@ from typing import Any
 
 import pytest
 
-from kfast._base.clock import ExponentialBackoff
 from kfast.errors import (
     SchemaRegistryAuthenticationError,
     SchemaRegistryError,
 )
 from kfast.registry.api import (
-    Alias,
+    Absent,
     Failure,
-    NotFound,
-    NotSupported,
     Outcome,
-    RawReference,
     RawSchema,
-    read_url,
-    refused,
+    RegistrySettings,
+    status_failure,
     unreachable,
+    url_of,
 )
 from kfast.registry.lookups import MAX_DEPTH, MISSES_PER_MINUTE, Lookup, SchemaLookups
-from kfast.registry.registered_schema import SchemaKey
+from kfast.registry.registered_schema import RegisteredSchema, SchemaKey
 from tests.fake_clock import FakeClock
 
-URLS = (read_url("http://sr1:8081"), read_url("http://sr2:8081"))
+URLS = (url_of("http://sr1:8081"), url_of("http://sr2:8081"))
 
 
 class Registry:
@@ -42,27 +39,21 @@ class Registry:
         self.fetched: list[SchemaKey] = []
         self.servers: list[int] = []
         self.forms: list[bool] = []
-        self.lookups = SchemaLookups(
-            URLS[:servers],
-            deadline_ms=limits.get("deadline_ms", 30_000),
-            backoff=ExponentialBackoff(200, 10_000),
-            miss_cache_ms=limits.get("miss_cache_ms", 60_000),
-            max_schemas=limits.get("max_schemas", 100),
-            clock=self.clock,
-        )
+        limits = {"max_schemas": 100, **limits}
+        self.lookups = SchemaLookups(RegistrySettings(URLS[:servers], **limits), self.clock)
 
-    def lookup(self, *keys: SchemaKey, **more: bool) -> Lookup:
-        return self.lookups.lookup(keys, self.clock.now, **more)
+    def lookup(self, *keys: SchemaKey, is_serialized: bool = False) -> Lookup:
+        return self.lookups.lookup(keys, self.clock.now, None, is_serialized=is_serialized)
 
     def fetch(self) -> SchemaKey | None:
         """Begin the next fetch."""
-        found = self.lookups.poll(self.clock.now)
-        if found is None:
+        fetch = self.lookups.poll(self.clock.now)
+        if fetch is None:
             return None
-        self.fetched.append(found.key)
-        self.servers.append(found.server)
-        self.forms.append(found.is_serialized)
-        return found.key
+        self.fetched.append(fetch.key)
+        self.servers.append(fetch.server)
+        self.forms.append(fetch.is_serialized)
+        return fetch.key
 
     def answer(self, outcome: Outcome) -> None:
         self.lookups.handle(outcome, self.clock.now)
@@ -70,13 +61,13 @@ class Registry:
     def run(self) -> None:
         """Make and answer fetches as long as there are any."""
         while (key := self.fetch()) is not None:
-            self.answer(self.schemas.get(key, NotFound()))
+            self.answer(self.schemas.get(key, Absent.SCHEMA))
 
     def get(self, *keys: SchemaKey) -> Lookup:
-        made = self.lookup(*keys)
+        lookup = self.lookup(*keys)
         self.run()
-        assert made.is_done
-        return made
+        assert lookup.is_done
+        return lookup
 
 
 def ids(*numbers: int) -> list[SchemaKey]:
@@ -89,8 +80,8 @@ REFUSED = Failure(unreachable(URLS[0], "connection refused"), is_refused=True)
 
 
 def avro(text: str = '"int"', *references: tuple[str, int]) -> RawSchema:
-    found = (RawReference(f"t.{s}", SchemaKey.of_version(s, v)) for s, v in references)
-    return RawSchema("AVRO", text, tuple(found))
+    keys = tuple((f"t.{s}", SchemaKey.of_version(s, v)) for s, v in references)
+    return RawSchema(RegisteredSchema("AVRO", text), keys)
 
 
 def test_what_is_known_is_not_fetched_again() -> None:
@@ -113,7 +104,7 @@ def test_lookups_of_one_id_share_its_request() -> None:
     late = registry.lookup(ONE)
     registry.answer(avro())
     assert registry.fetch() is None
-    assert {each.found[ONE].text for each in (*six, late)} == {'"int"'}
+    assert {lookup.found[ONE].text for lookup in (*six, late)} == {'"int"'}
     assert set(registry.lookups.take_done()) == {*six, late}
     assert registry.fetched == [ONE]
 
@@ -122,8 +113,8 @@ def test_10_000_ids_through_a_cache_of_100() -> None:
     """TC-102: an answer keeps its schemas, and the least recently used ones go."""
     keys = ids(*range(10_000))
     registry = Registry({key: avro(str(key.value)) for key in keys}, max_schemas=100)
-    found = registry.get(*keys).found
-    assert [found[key].text for key in keys] == [str(number) for number in range(10_000)]
+    schemas = registry.get(*keys).found
+    assert [schemas[key].text for key in keys] == [str(number) for number in range(10_000)]
     used = keys[-100]
     registry.get(used)
     registry.get(keys[0])
@@ -155,13 +146,13 @@ def test_many_unknown_ids_are_not_asked_for(caplog: pytest.LogCaptureFixture) ->
     registry.get(ONE)
     registry.fetched.clear()
     random = ids(*range(1000, 2000))
-    found = registry.get(ONE, *random)
-    assert found.not_found == set(random)
-    assert ONE in found.found
+    lookup = registry.get(ONE, *random)
+    assert lookup.not_found == set(random)
+    assert ONE in lookup.found
     assert len(registry.fetched) == MISSES_PER_MINUTE
     assert registry.get(*ids(3000)).not_found
     assert len(registry.fetched) == MISSES_PER_MINUTE
-    warnings = [each for each in caplog.records if each.levelno == logging.WARNING]
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 1
     assert "100 unknown schema ids within a minute" in warnings[0].getMessage()
     registry.clock.advance(60_000)
@@ -185,7 +176,7 @@ def test_a_failure_that_may_pass_is_tried_again(caplog: pytest.LogCaptureFixture
     """TC-105: with back-off; one warning per change of state."""
     caplog.set_level(logging.INFO)
     registry = Registry({ONE: avro()})
-    made = registry.lookup(ONE)
+    lookup = registry.lookup(ONE)
     waits = []
     for _ in range(4):
         assert registry.fetch() == ONE
@@ -198,10 +189,10 @@ def test_a_failure_that_may_pass_is_tried_again(caplog: pytest.LogCaptureFixture
         assert registry.fetch() is None
         registry.clock.advance(1)
     assert waits == [200, 400, 800, 1600]
-    assert not made.is_done
+    assert not lookup.is_done
     registry.run()
-    assert made.found
-    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+    assert lookup.found
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "no answer from the schema registry http://sr1:8081: connection refused"),
         ("INFO", "the schema registry http://sr1:8081 answers again"),
     ]
@@ -210,15 +201,15 @@ def test_a_failure_that_may_pass_is_tried_again(caplog: pytest.LogCaptureFixture
 def test_the_deadline_ends_a_lookup_and_the_next_one_tries_again() -> None:
     """TC-106: with a retriable error that names the cause."""
     registry = Registry({ONE: avro()}, deadline_ms=1000)
-    made = registry.lookup(ONE)
-    while not made.is_done:
+    lookup = registry.lookup(ONE)
+    while not lookup.is_done:
         if registry.fetch():
             registry.answer(DOWN)
         next_ms = registry.lookups.next_poll_ms()
         if next_ms is not None:
             registry.clock.now = next_ms
-    assert registry.lookups.take_done() == [made]
-    error = made.error
+    assert registry.lookups.take_done() == [lookup]
+    error = lookup.error
     assert isinstance(error, SchemaRegistryError)
     assert error.retriable
     assert str(error).splitlines()[:2] == [
@@ -236,12 +227,12 @@ def test_the_deadline_ends_a_lookup_and_the_next_one_tries_again() -> None:
 def test_a_lookup_ends_while_its_request_hangs() -> None:
     """TC-106: what the late answer has is kept for the next one."""
     registry = Registry(deadline_ms=1000)
-    made = registry.lookup(ONE)
+    lookup = registry.lookup(ONE)
     registry.fetch()
     registry.clock.advance(1000)
     registry.lookups.expire(registry.clock.now)
-    assert made.error is not None
-    assert made.error.cause == "timed out"
+    assert lookup.error is not None
+    assert lookup.error.cause == "timed out"
     registry.answer(avro())
     assert registry.lookup(ONE).is_done
 
@@ -249,14 +240,14 @@ def test_a_lookup_ends_while_its_request_hangs() -> None:
 def test_retry_after_is_kept() -> None:
     """TC-107"""
     registry = Registry({ONE: avro()})
-    made = registry.lookup(ONE)
+    lookup = registry.lookup(ONE)
     registry.fetch()
     registry.answer(Failure(unreachable(URLS[0], "it answers 429"), retry_after_ms=7000))
     registry.clock.advance(6999)
     assert registry.fetch() is None
     registry.clock.advance(1)
     registry.run()
-    assert made.found
+    assert lookup.found
 
 
 def test_servers_are_tried_in_turn() -> None:
@@ -277,21 +268,23 @@ def test_known_ids_are_answered_while_the_registry_is_down() -> None:
     """TC-109"""
     registry = Registry({ONE: avro()})
     registry.get(ONE)
-    made = registry.lookup(ONE, TWO)
+    lookup = registry.lookup(ONE, TWO)
     registry.fetch()
     registry.answer(DOWN)
     assert registry.lookup(ONE).found
-    assert not made.is_done
+    assert not lookup.is_done
 
 
 def test_a_refusal_is_raised_at_once() -> None:
     """TC-110: and not asked for at the rate of polls."""
     registry = Registry()
-    made, other = registry.lookup(ONE), registry.lookup(TWO)
+    lookup, other = registry.lookup(ONE), registry.lookup(TWO)
     registry.fetch()
-    registry.answer(Failure(refused(URLS[0], ONE, 401, None)))
-    assert isinstance(made.error, SchemaRegistryAuthenticationError)
-    assert not made.error.retriable
+    refusal = status_failure(URLS[0], ONE, 401, "", "")
+    assert refusal is not None
+    registry.answer(refusal)
+    assert isinstance(lookup.error, SchemaRegistryAuthenticationError)
+    assert not lookup.error.retriable
     assert not other.is_done
     assert registry.fetch() is None
     registry.clock.advance(200)
@@ -301,11 +294,11 @@ def test_a_refusal_is_raised_at_once() -> None:
 def test_a_form_that_a_registry_lacks_is_asked_for_once() -> None:
     """TC-111: format=serialized."""
     registry = Registry({ONE: avro(), TWO: avro()})
-    made = registry.lookup(ONE, is_serialized=True)
+    lookup = registry.lookup(ONE, is_serialized=True)
     registry.fetch()
-    registry.answer(NotSupported())
+    registry.answer(Absent.FORM)
     registry.run()
-    assert made.found
+    assert lookup.found
     registry.lookup(TWO, is_serialized=True)
     registry.run()
     assert registry.forms == [True, False, False]
@@ -329,11 +322,11 @@ def test_references_are_resolved() -> None:
         }
     )
     order = registry.get(ONE).found[ONE]
-    assert [(each.name, each.schema.text) for each in order.references] == [
+    assert [(reference.name, reference.schema.text) for reference in order.references] == [
         ("t.line", "line"),
         ("t.money", "money"),
     ]
-    names = [each.subject for each in order.dependencies()]
+    names = [reference.subject for reference in order.dependencies()]
     assert names == ["money", "sku", "line"]
     assert len(registry.fetched) == 4
     registry.schemas[TWO] = avro("refund", ("money", 1))
@@ -351,8 +344,8 @@ def test_schemas_that_are_fetched_at_once_share_references() -> None:
             version("b"): avro("b"),
         }
     )
-    made = registry.get(ONE, TWO)
-    assert made.found[ONE].references[0].schema is made.found[TWO].references[0].schema
+    lookup = registry.get(ONE, TWO)
+    assert lookup.found[ONE].references[0].schema is lookup.found[TWO].references[0].schema
     assert len(registry.fetched) == 4
 
 
@@ -389,12 +382,20 @@ def test_the_depth_of_references_is_limited(is_known: bool) -> None:
 def test_a_reference_that_is_not_there() -> None:
     """TC-113: the schema cannot be used; its id is not unknown."""
     registry = Registry({ONE: avro("one", ("a", 1)), version("a"): avro("a", ("b", 3))})
-    made = registry.get(ONE)
-    assert made.error is not None
-    assert not made.not_found
-    assert 'does not have the version 3 of subject "b"' in str(made.error)
+    lookup = registry.get(ONE)
+    assert lookup.error is not None
+    assert not lookup.not_found
+    assert 'does not have the version 3 of subject "b"' in str(lookup.error)
     registry.schemas[version("b", 3)] = avro("b")
     assert registry.get(ONE).found
+
+
+def test_the_subject_of_a_reference_is_shown_as_text() -> None:
+    """TC-113: it is the registry's, and may have escape codes in it."""
+    registry = Registry({ONE: avro("one", ("\x1b[31m\n", 1))})
+    error = registry.get(ONE).error
+    assert error is not None
+    assert error.cause == 'the registry does not have the version 1 of subject "?[31m?"'
 
 
 def test_diamonds_of_references_take_linear_time() -> None:
@@ -402,18 +403,36 @@ def test_diamonds_of_references_take_linear_time() -> None:
     registry = Registry({ONE: avro("one", ("a30", 1), ("b30", 1))})
     for number in range(31):
         for letter in "ab":
-            below = [(f"{each}{number - 1}", 1) for each in "ab"] if number else []
+            below = [(f"{name}{number - 1}", 1) for name in "ab"] if number else []
             registry.schemas[version(f"{letter}{number}")] = avro("x", *below)
     assert len(registry.get(ONE).found[ONE].dependencies()) == 62
-    registry.schemas[version("a0")] = NotFound()
+    small = Registry(registry.schemas, max_schemas=1)
+    assert len(small.get(ONE).found[ONE].dependencies()) == 62
+    assert len(small.fetched) == 63
+    registry.schemas[version("a0")] = Absent.SCHEMA
     fresh = Registry(registry.schemas)
     assert fresh.get(ONE).error is not None
+
+
+def test_a_reference_that_fails_is_tried_again_behind_the_others() -> None:
+    """TC-105, TC-112: and is fetched once for all that refer to it."""
+    a = version("a")
+    registry = Registry({ONE: avro("one", ("a", 1)), TWO: avro("two", ("a", 1)), a: avro("a")})
+    first, second = registry.lookup(ONE), registry.lookup(TWO)
+    assert registry.fetch() == ONE
+    registry.answer(registry.schemas[ONE])
+    assert registry.fetch() == a
+    registry.answer(DOWN)
+    registry.clock.advance(200)
+    registry.run()
+    assert registry.fetched == [ONE, a, TWO, a]
+    assert first.found[ONE].references[0].schema is second.found[TWO].references[0].schema
 
 
 def test_a_key_that_is_another_name_of_an_id() -> None:
     """TC-114: a global id of Apicurio."""
     key = SchemaKey.of_global_id(77)
-    registry = Registry({key: Alias(ONE), ONE: avro()})
+    registry = Registry({key: ONE, ONE: avro()})
     assert registry.get(key).found[key].text == '"int"'
     assert registry.fetched == [key, ONE]
     assert registry.get(ONE).found
@@ -437,9 +456,9 @@ def test_nothing_is_fetched_for_a_lookup_that_was_cancelled() -> None:
 def test_all_lookups_can_be_ended() -> None:
     """TC-106"""
     registry = Registry()
-    made = [registry.lookup(ONE), registry.lookup(TWO)]
+    lookups = [registry.lookup(ONE), registry.lookup(TWO)]
     registry.lookups.fail_all(SchemaRegistryError("closed"))
-    assert [str(each.error) for each in made] == ["closed", "closed"]
+    assert [str(lookup.error) for lookup in lookups] == ["closed", "closed"]
     assert registry.fetch() is None
 
 

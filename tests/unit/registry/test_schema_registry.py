@@ -44,8 +44,8 @@ AVRO = '{"type": "record", "name": "Order", "fields": []}'
 
 @pytest.fixture
 def fake() -> Iterator[FakeRegistry]:
-    with fake_registry() as made:
-        yield made
+    with fake_registry() as server:
+        yield server
 
 
 def failing(call: Any, *args: Any) -> SchemaRegistryError:
@@ -111,8 +111,8 @@ def test_protobuf_is_asked_for_as_descriptors(fake: FakeRegistry, has_serialized
         for n in range(3)
     ]
     with SchemaRegistry(fake.url) as registry:
-        found = registry.wait_for(keys, is_serialized=True).found
-    descriptors = {found[key].descriptor for key in keys}
+        schemas = registry.wait_for(keys, is_serialized=True).found
+    descriptors = {schemas[key].descriptor for key in keys}
     assert descriptors == ({b"\x0a"} if has_serialized else {None})
     assert len(fake.requests) == (3 if has_serialized else 4)
 
@@ -158,7 +158,7 @@ def test_a_registry_that_is_down(caplog: pytest.LogCaptureFixture) -> None:
         assert error.cause == "connection refused"
         assert error.message == f"no answer from the schema registry {url} for schema id 1 in 0.6 s"
         failing(registry.schema, 1)
-    assert [each.levelname for each in caplog.records] == ["WARNING"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 def test_a_port_that_refuses_is_certain_within_two_seconds() -> None:
@@ -313,8 +313,8 @@ def test_credentials(fake: FakeRegistry) -> None:
     """TC-124: basic, bearer and headers of the caller's."""
     fake.register("s", AVRO)
     fake.authorization = "Basic " + base64.b64encode("app:S3cr3t:ü".encode()).decode()
-    for given in (("app", "S3cr3t:ü"), "app:S3cr3t:ü"):
-        with SchemaRegistry(fake.url, basic_auth=given, headers={"X-Tenant": "t1"}) as registry:
+    for user in (("app", "S3cr3t:ü"), "app:S3cr3t:ü"):
+        with SchemaRegistry(fake.url, basic_auth=user, headers={"X-Tenant": "t1"}) as registry:
             assert registry.schema(1)
     assert fake.requests[-1].headers["x-tenant"] == "t1"
     fake.authorization = "Bearer T0ken"
@@ -391,8 +391,8 @@ def test_tls(tmp_path: Path) -> None:
             assert "is encrypted" in str(failing(registry.schema, 1))
     with fake_registry(context=server_context()) as fake:
         distrusting: list[dict[str, Any]] = [{"ssl_cafile": str(other)}, {}]
-        for given in distrusting:
-            with SchemaRegistry(fake.url, **given, **QUICK) as registry:
+        for arguments in distrusting:
+            with SchemaRegistry(fake.url, **arguments, **QUICK) as registry:
                 error = failing(registry.schema, 1)
                 assert "is not trusted" in error.message
                 assert error.command_hint != error.hint
@@ -454,14 +454,14 @@ SECRETS: dict[str, Any] = {
 
 def test_it_pickles_and_compares() -> None:
     """TC-127: equal arguments are the same registry; a pickle has all of them."""
-    made = SchemaRegistry("https://sr:8443/x", **SECRETS)
-    twin = pickle.loads(pickle.dumps(made))
-    assert twin == made
-    assert hash(twin) == hash(made)
-    assert repr(twin) == repr(made)
-    assert made != SchemaRegistry("https://sr:8443/x")
-    assert made != SchemaRegistry("https://sr:8443/x", **{**SECRETS, "headers": {"X-Key": "2"}})
-    assert made != "https://sr:8443/x"
+    registry = SchemaRegistry("https://sr:8443/x", **SECRETS)
+    twin = pickle.loads(pickle.dumps(registry))
+    assert twin == registry
+    assert hash(twin) == hash(registry)
+    assert repr(twin) == repr(registry)
+    assert registry != SchemaRegistry("https://sr:8443/x")
+    assert registry != SchemaRegistry("https://sr:8443/x", **{**SECRETS, "headers": {"X-Key": "2"}})
+    assert registry != "https://sr:8443/x"
     assert pickle.loads(pickle.dumps(SchemaRegistry("http://a,http://b"))).url == (
         "http://a:80,http://b:80"
     )
@@ -499,7 +499,7 @@ print(json.dumps([before, sorted(sys.modules)]))
         "kfast.registry.registered_schema",
     )
     assert among(before, *ours) == []
-    assert among(after, "http", "ssl", "kfast.registry.http") == []
+    assert among(after, "http", "ssl", "kfast.registry.transport") == []
 
 
 def test_the_name_is_public() -> None:

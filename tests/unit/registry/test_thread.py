@@ -20,8 +20,8 @@ from tests.unit.registry.test_schema_registry import AVRO, LIMIT_S, QUICK, SHORT
 
 @pytest.fixture
 def fake() -> Iterator[FakeRegistry]:
-    with fake_registry() as made:
-        yield made
+    with fake_registry() as server:
+        yield server
 
 
 def until(condition: Any) -> None:
@@ -51,7 +51,7 @@ def test_the_thread_lives_as_long_as_it_is_needed(fake: FakeRegistry) -> None:
         registry.schema(2)
         thread._idle_ms = 60_000
     until(lambda: not thread.is_running)
-    assert all(each.name != NAME for each in threading.enumerate())
+    assert all(other.name != NAME for other in threading.enumerate())
 
 
 def test_a_forgotten_registry_ends_its_thread(fake: FakeRegistry) -> None:
@@ -96,9 +96,9 @@ def test_a_look_up_does_not_wait(fake: FakeRegistry) -> None:
         assert request.answers() is None
         released.set()
         assert woken.wait(LIMIT_S)
-        found = request.answers()
-        assert found is not None
-        assert found.found[key].text == AVRO
+        answers = request.answers()
+        assert answers is not None
+        assert answers.found[key].text == AVRO
         assert names == [NAME]
         again = registry.lookup([key], wake)
         assert again.answers() is not None
@@ -109,15 +109,15 @@ def test_six_threads_make_one_request(fake: FakeRegistry) -> None:
     """TC-101"""
     fake.register("s", AVRO)
     with SchemaRegistry(fake.url, **QUICK) as registry:
-        found: list[Any] = []
+        schemas: list[Any] = []
         threads = [
-            threading.Thread(target=lambda: found.append(registry.schema(1))) for _ in range(6)
+            threading.Thread(target=lambda: schemas.append(registry.schema(1))) for _ in range(6)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(LIMIT_S)
-    assert [each.text for each in found] == [AVRO] * 6
+    assert [schema.text for schema in schemas] == [AVRO] * 6
     assert len(fake.requests) == 1
 
 

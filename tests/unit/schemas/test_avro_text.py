@@ -10,8 +10,15 @@ import fastavro.schema
 import pytest
 
 from kfast.errors import ConfigurationError
-from kfast.schemas.avro_canonical import canonical_form, fingerprint
-from kfast.schemas.avro_text import MAX_DEPTH, MAX_TEXT, AvroKind, AvroType, parse_avro
+from kfast.schemas.avro_text import (
+    MAX_DEPTH,
+    MAX_TEXT,
+    AvroKind,
+    AvroType,
+    canonical_form,
+    fingerprint,
+    parse_avro,
+)
 
 
 def parsed(schema: Any, *references: Any) -> AvroType:
