@@ -83,15 +83,9 @@ ROOMS: Final = (
     Room("spark.source", ("spark.source",), ("kfast", "table")),
     Room("spark.ingest", ("spark.ingest",), ("spark.source",)),
     Room("spark", ("spark",), ("spark.ingest",)),
-    Room(
-        "spark.ingest command",
-        ("spark.ingest.command", "spark.ingest.compact_command"),
-        ("spark",),
-    ),
-    Room("spark.ingest program", ("spark.ingest.__main__",), ("spark.ingest command",)),
-    Room("demo", ("demo",), ("spark.ingest command",)),
+    Room("demo", ("demo",), ("spark",)),
     Room("cli", ("cli",), ("demo",)),
-    Room("program", ("__main__",), ("cli",)),
+    Room("program", ("__main__", "spark.submit"), ("cli",)),
 )
 
 RECORDS: Final = ("records", "deserializers", "columns")

@@ -25,7 +25,6 @@ from bench.documents import (
 from bench.micro.typed.cases import misses
 from kfast.cli import root
 from kfast.cli.commands import COMMANDS
-from kfast.spark.ingest import command as ingest
 from tests.document_examples import ROOT, RUN_BY, blocks, documents, examples, sections
 from tools.reference import REFERENCE, pages
 
@@ -188,8 +187,6 @@ def test_the_commands_shown_are_there() -> None:
             command = root._ROOT.get_command(Context(root._ROOT), name)
             assert command is not None
             assert command.make_context(name, options)
-        elif arguments[1] == "kfast.spark.ingest":
-            assert ingest._parser().parse_args(arguments[2:])
         else:
             assert find_spec(arguments[1]) is not None, arguments
     assert all(programs.values()), programs

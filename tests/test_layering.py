@@ -55,7 +55,7 @@ def test_rooms_stand_on_rooms_named_before() -> None:
     for room in ROOMS:
         assert set(room.below) <= seen, room
         seen.add(room.name)
-    assert rooms_below("program") == seen - {"program", "spark.ingest program"}
+    assert rooms_below("program") == seen - {"program"}
 
 
 def test_no_modules_need_each_other() -> None:

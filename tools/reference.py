@@ -21,6 +21,7 @@ from kfast.cli.commands import COMMANDS
 from kfast.cli.exits import EXIT_CODES, exit_code
 from kfast.cli.options import Command
 from kfast.config import ConsumerConfig
+from kfast.spark.source.option_table import OPTIONS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 REFERENCE: Final = ROOT / "docs" / "reference"
@@ -30,6 +31,7 @@ _FIRST: Final = ("KafkaConsumer", "ConsumerRecords", "PartitionRecords", "TopicS
 def pages() -> dict[str, str]:
     """Return the text of each page by its path below docs/reference."""
     found = {"settings.md": settings_page(), "cli.md": cli_page(), "api.md": api_page()}
+    found["spark-options.md"] = spark_page()
     classes = error_classes()
     found |= {f"errors/{name}.md": error_page(name, each) for name, each in classes.items()}
     found["errors/index.md"] = errors_index(classes)
@@ -75,6 +77,23 @@ def settings_page() -> str:
             lines.append(f"- Also: {', '.join(f'`{name}`' for name in info.aliases)}")
         parts.append("\n".join(lines) + "\n")
     return "".join(parts)
+
+
+def spark_page() -> str:
+    """Return the page of the options of ``format("kfast")``."""
+    lines = [
+        '# Options of `format("kfast")`\n',
+        "`kafka.NAME` is a setting of the consumer, `schemaRegistry.NAME` one of a registry.\n",
+        "| option | default | meaning | `kfast ingest` |",
+        "|---|---|---|---|",
+    ]
+    for row in OPTIONS.values():
+        default = "" if row.default is None else f"`{row.default}`"
+        default = default.lower() if isinstance(row.default, bool) else default
+        doc = row.doc.replace("[the deserializer](typed-columns.md)", "the deserializer")
+        command = f"`{row.command}`" if row.command else ""
+        lines.append(f"| `{row.name}` | {default} | {doc} | {command} |")
+    return "\n".join(lines) + "\n"
 
 
 def _plain(text: str) -> str:

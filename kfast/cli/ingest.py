@@ -3,36 +3,37 @@
 Ctrl-C and SIGTERM end it after what is complete is published: with ``--follow`` that is the way to
 end it, else the status says that it was interrupted. A second signal ends it at once; what was not
 published is read again by the next run.
+
+It runs on this machine, or with ``--spark`` on Spark (``ingest_spark``).
 """
 
 from __future__ import annotations
 
-import json
-import signal
-import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from types import FrameType
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import click
 
-from kfast import IngestSummary, KafkaConsumer, TopicPartition
-from kfast._base.clock import SystemClock
-from kfast._base.program import pairs
+from kfast import KafkaConsumer, TopicPartition
 from kfast.application.read_bounds import END, START
 from kfast.cli.debezium_values import debezium_of, debezium_options, without_json
-from kfast.cli.ingest_compact import COMPACT, STORAGE_OPTION, output_option
+from kfast.cli.ingest_compact import COMPACT, STORAGE_OPTION, output_option, storage_options
+from kfast.cli.ingest_engines import SPARK_NAMES, check_engine, spark_options
+from kfast.cli.ingest_report import (
+    BatchLines,
+    ended_by_signals,
+    ingest_watchers,
+    print_plan,
+    report_end,
+)
 from kfast.cli.options import Command, Common, Duration, Size, Words
 from kfast.cli.positions import Selection, parse_bounds, parse_offset
 from kfast.cli.ranges import resolve
 from kfast.cli.registry import registry_if_needed, registry_option
 from kfast.cli.typed_values import taken_options, typed_deserializers, typed_options
-from kfast.columns.table_text import shown, text_table
 from kfast.errors import ConfigurationError
 from kfast.schemas.formats import TYPED_FORMATS
-from kfast.table.entries import Entry
 from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.folders import HELP as FOLDERS
 from kfast.table.iceberg_partitions import split_partition_by
@@ -51,14 +52,25 @@ from kfast.table.ingest.options import (
     IngestOptions,
     check_columns,
 )
-from kfast.table.ingest.planning import Bounds, FindBounds, PlannedRange
-from kfast.table.ingest_lines import IngestLines
-from kfast.table.ingest_watcher import IngestWatcher
-from kfast.table.offsets_json import to_json_dict
+from kfast.table.ingest.planning import Bounds, FindBounds
 from kfast.table.option_spelling import OptionSpelling
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_PLAN: Final = ("topic", "partition", "from", "until", "records")
+
+@click.pass_context
+def _run(ctx: click.Context, /, spark: bool, **values: Any) -> None:
+    common = ctx.find_object(Common) or Common()
+    common.has_json_errors = values["output"] == "json"
+    check_engine(ctx, is_spark=spark)
+    if values["once"] and values["follow"]:
+        raise ConfigurationError("--once with --follow", hint="give one of them")
+    if values["every_ms"] is not None and not values["follow"]:
+        raise ConfigurationError("--every is for --follow", hint="add --follow, or leave it out")
+    if spark:
+        from kfast.cli.ingest_spark import ingest_with_spark  # noqa: PLC0415 - with --spark only
+
+        ingest_with_spark(common, values)
+        return
+    _ingest(common, **{name: values[name] for name in values.keys() - SPARK_NAMES - {"once"}})
 
 
 def _ingest(
@@ -73,7 +85,6 @@ def _ingest(
     group: str | None,
     output: str,
     dry_run: bool,
-    once: bool,
     every_ms: int | None,
     schema_registry: str | None,
     upsert: str,
@@ -81,13 +92,8 @@ def _ingest(
     decimals: str | None,
     **rest: Any,
 ) -> None:
-    common.has_json_errors = output == "json"
     typed = taken_options(rest)
-    is_follow = rest["follow"]
-    if once and is_follow:
-        raise ConfigurationError("--once with --follow", hint="give one of them")
-    if every_ms is not None and not is_follow:
-        raise ConfigurationError("--every is for --follow", hint="add --follow, or leave it out")
+    is_json, is_follow = output == "json", rest["follow"]
     with registry_if_needed(common, schema_registry) as registry:
         kind = rest["value"]
         rest |= typed_deserializers(
@@ -106,7 +112,7 @@ def _ingest(
             columns=DEFAULT_COLUMNS if columns is None else check_columns(columns.split(",")),
             partition_by=split_partition_by(partition_by),
             upsert=tuple(filter(None, upsert.split(","))),
-            storage_options=pairs(storage_option, "--storage-option"),
+            storage_options=storage_options(common, storage_option),
             every_ms=EVERY_MS if every_ms is None else every_ms,
             spelling=OptionSpelling.COMMAND,
             **rest,
@@ -119,20 +125,15 @@ def _ingest(
             options,
             {"config": configs},
             bounds=_bounds(offset, start, end, skips_lost=skips_lost, is_follow=is_follow),
-            published=_BatchLines(common).published,
-            watchers=_watchers(common, has_summary=output != "json"),
+            published=BatchLines(common).published,
+            watchers=ingest_watchers(common, has_summary=not is_json),
         )
         if dry_run:
-            _print_plan(ingest.plan(), output)
+            print_plan(ingest.plan(), output)
             return
-        with common.logged_warnings("kfast.table"), _ended_by_signals(ingest) as received:
+        with common.logged_warnings("kfast.table"), ended_by_signals(ingest.stop) as signals:
             summary = ingest.run()
-    if output == "json":
-        click.echo(_json(summary))
-    if received and not is_follow:
-        if not common.is_quiet:
-            click.echo(f"interrupted after {summary.rows:,} rows were published", err=True)
-        signal.raise_signal(received[0])
+    report_end(common, summary, signals, is_json=is_json, is_follow=is_follow)
 
 
 def _bounds(
@@ -155,16 +156,16 @@ def _bounds(
     now_ms = time.time_ns() // 1_000_000
     selection = parse_bounds(start, end, now_ms) if offset is None else parse_offset(offset, now_ms)
     ranges = [selection.range, *(selection.partitions or {}).values()]
-    if is_follow and any(each.end != END for each in ranges):
+    if is_follow and any(offsets.end != END for offsets in ranges):
         raise ConfigurationError("--follow has no end", hint="leave out --follow, or the end")
     return _resolver(selection, skips_lost=skips_lost)
 
 
 def _resolver(selection: Selection, *, skips_lost: bool) -> FindBounds:
     def bounds_of(tp: TopicPartition, first: int, last: int) -> Bounds:
-        wanted = (selection.partitions or {}).get(tp.partition, selection.range)
-        has_end = wanted.end != END
-        begins = None if has_end and wanted.start == START else first
+        offsets = (selection.partitions or {}).get(tp.partition, selection.range)
+        has_end = offsets.end != END
+        begins = None if has_end and offsets.start == START else first
         return begins, last if has_end else None
 
     def bounds(consumer: KafkaConsumer, topics: Collection[str]) -> Mapping[TopicPartition, Bounds]:
@@ -182,104 +183,16 @@ def _resolver(selection: Selection, *, skips_lost: bool) -> FindBounds:
     return bounds
 
 
-@contextmanager
-def _ended_by_signals(ingest: Ingest) -> Iterator[Sequence[signal.Signals]]:
-    """Stop the ingest at the first signal; a second one is handled as before. Yields them."""
-    received: list[signal.Signals] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        received.append(signal.Signals(number))
-        ingest.stop()
-        handler = previous[received[-1]]
-        if len(received) > 1 and callable(handler):
-            handler(number, frame)
-
-    previous = {number: signal.signal(number, note) for number in _SIGNALS}
-    try:
-        yield received
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-# --- what is printed ------------------------------------------------------------------------------
-
-
-def _watchers(common: Common, *, has_summary: bool) -> Sequence[IngestWatcher]:
-    """Return what writes lines for a log where standard error is no terminal, and the summary."""
-    if common.is_quiet:
-        return ()
-    is_terminal = sys.stderr.isatty()
-
-    def write(line: str) -> None:
-        with suppress(OSError):  # what reads the log is gone, or its disk is full: no reason to end
-            click.echo(shown(line), err=True)
-
-    return (IngestLines(write, SystemClock(), is_log=not is_terminal, has_summary=has_summary),)
-
-
-class _BatchLines:
-    """A line for each batch that is published, with its rate: on a terminal, and with ``-v``."""
-
-    def __init__(self, common: Common, clock: Callable[[], float] = time.monotonic) -> None:
-        is_asked_for = sys.stderr.isatty() or common.verbosity > 0
-        self._is_shown = is_asked_for and not common.is_quiet
-        self._clock = clock
-        self._last = clock()
-
-    def published(self, entry: Entry) -> None:
-        """Print the line."""
-        files = entry.counts.files
-        if not self._is_shown or not (files or entry.counts.rows):
-            return
-        now = self._clock()
-        seconds, self._last = max(now - self._last, 0.001), now
-        rate = f"{entry.counts.rows / seconds:,.0f} rows/s"
-        speed = f"{entry.counts.bytes / 1e6 / seconds:,.1f} MB/s"
-        named = "1 file" if files == 1 else f"{files} files" if files else "a merge"
-        click.echo(f"published {entry.counts.rows:,} rows in {named}, {rate}, {speed}", err=True)
-
-
-def _print_plan(planned: Sequence[PlannedRange], output: str) -> None:
-    rows = [
-        (*each.topic_partition, each.from_offset, each.until_offset, each.offsets)
-        for each in planned
-    ]
-    if output == "json":
-        click.echo(json.dumps([dict(zip(_PLAN, row, strict=True)) for row in rows]))
-        return
-    cells = [[str(cell) for cell in row] for row in rows]
-    right = [name != "topic" for name in _PLAN]
-    width = None if sys.stdout.isatty() else sys.maxsize
-    click.echo(text_table(_PLAN, cells, right=right, width=width))
-
-
-def _json(summary: IngestSummary) -> str:
-    return json.dumps(
-        {
-            "rows": summary.rows,
-            "bytes": summary.bytes,
-            "files": summary.files,
-            "batches": summary.batches,
-            "seconds": summary.seconds,
-            "lost_offsets": summary.lost_offsets,
-            "bad_records": summary.bad_records,
-            "dead_letters": summary.dead_letters,
-            "unknown_fields": summary.unknown_fields,
-            "ends": to_json_dict(summary.ends),
-        }
-    )
-
-
 # --- the command ----------------------------------------------------------------------------------
 
 command = Command(
     "ingest",
-    callback=click.pass_obj(_ingest),
+    callback=_run,
     help="Write topics to a table of files, each record exactly once. Run it again and it goes on "
-    "where the table ends, also after a crash. kfast ingest compact makes its files large.",
+    "where the table ends, also after a crash. kfast ingest compact makes its files large. With "
+    "--spark the workers of Spark read and write.",
     params=[
-        click.Argument(["topics"], nargs=-1, required=True, metavar="TOPIC..."),
+        click.Argument(["topics"], nargs=-1, metavar="TOPIC..."),
         click.Option(
             ["--to"],
             required=True,
@@ -368,7 +281,8 @@ command = Command(
         click.Option(
             ["--take-over"],
             is_flag=True,
-            help="continue a table that a query of Spark has written",
+            help="continue a table that a query of Spark has written; with --spark one of another "
+            "checkpoint, or of kfast ingest",
         ),
         STORAGE_OPTION,
         click.Option(
@@ -390,12 +304,14 @@ command = Command(
             "given",
         ),
         output_option("json: the summary, or the plan, on standard output"),
+        *spark_options(),
     ],
     examples=(
         "kfast ingest orders --to /data/orders",
         "kfast ingest 'orders-*' --to s3://lake/orders --partition-by date --follow",
         "kfast ingest orders --to /data/orders --dry-run",
         "kfast ingest trades --to /data/trades --value avro --schema-registry http://sr:8081",
+        "kfast ingest orders --to /data/orders --spark --checkpoint /data/orders-checkpoint",
     ),
     subcommands={"compact": COMPACT},
 )

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
 
@@ -10,6 +14,9 @@ import click
 
 from kfast._base.program import pairs
 from kfast.cli.options import Command, Common, Duration, Size, Words
+from kfast.settings.files import Entry
+from kfast.settings.secret import Secret
+from kfast.settings.sources import is_reference, resolved
 from kfast.table.compaction.compacting import (
     RETENTION_MS,
     TARGET_BYTES,
@@ -22,13 +29,50 @@ STORAGE_OPTION: Final = click.Option(
     ["storage_option", "--storage-option"],
     multiple=True,
     metavar="KEY=VALUE",
-    help="of the filesystem of an object store; may be repeated",
+    help="of the filesystem of an object store, such as credentials, which may be env:NAME or "
+    "@FILE; may be repeated",
 )
+_SECRET_NAMES: Final = re.compile(
+    r"password|secret|token|credential|connection_string|(?:^|_)key$", re.IGNORECASE
+)
+"""Of options of file systems."""
 
 
-def output_option(what: str) -> click.Option:
-    """Return the option for what a command prints; `what` is its help."""
-    return click.Option(["output", "-f"], type=Words(("text", "json")), default="text", help=what)
+def storage_options(common: Common, texts: Sequence[str]) -> dict[str, str]:
+    """Return what ``--storage-option`` says, with the values that ``env:`` and ``@`` refer to."""
+    entries = [
+        Entry.of(name, value, "--storage-option")
+        for name, value in pairs(texts, "--storage-option").items()
+    ]
+    note_secrets(
+        common,
+        [
+            entry.key
+            for entry in entries
+            if _SECRET_NAMES.search(entry.key) and not is_reference(entry.value)
+        ],
+        "--storage-option",
+    )
+    options = {}
+    for entry in entries:
+        value = resolved(entry, os.environ).value
+        options[entry.key] = str(value.reveal() if isinstance(value, Secret) else value)
+    return options
+
+
+def note_secrets(common: Common, names: Sequence[str], option: str) -> None:
+    """Say which secrets are on the command line, where every user of the machine can see them."""
+    if names and not common.is_quiet and (common.verbosity or sys.stderr.isatty()):
+        click.echo(
+            f"note: every user of this machine can see {', '.join(names)} in the list of "
+            f"processes; try: {option} {names[0]}=env:NAME, or =@FILE",
+            err=True,
+        )
+
+
+def output_option(text: str) -> click.Option:
+    """Return the option for what a command prints; `text` is its help."""
+    return click.Option(["output", "-f"], type=Words(("text", "json")), default="text", help=text)
 
 
 def _compact(
@@ -46,7 +90,7 @@ def _compact(
         target_file_bytes=target_file_bytes,
         retention_ms=retention_ms,
         compression=compression,
-        storage_options=pairs(storage_option, "--storage-option"),
+        storage_options=storage_options(common, storage_option),
     )
     if output == "json":
         click.echo(json.dumps(asdict(summary)))

@@ -49,19 +49,30 @@ def find_registry(common: Common, url: str | None) -> SchemaRegistry | None:
     """Return the registry that the option or a setting names, None if none does."""
     from kfast import SchemaRegistry  # noqa: PLC0415 - not for help, nor where none is named
 
+    settings = registry_settings(common, url)
+    if not settings:
+        return None
+    arguments: dict[str, Any] = {
+        REGISTRY_ARGUMENTS.get(name, name): value for name, value in settings.items()
+    }
+    return SchemaRegistry(arguments.pop("url"), **arguments)
+
+
+def registry_settings(common: Common, url: str | None) -> dict[str, object]:
+    """Return the settings of the registry by Confluent's names, with ``_``; {} if none is named."""
     settings = common.loaded().registry
     if url is None and _URL in settings:
         url = str(_plain(settings[_URL].value))
     if url is None:
-        return None
-    arguments: dict[str, Any] = {}
-    for name, argument in REGISTRY_ARGUMENTS.items():
+        return {}
+    named: dict[str, object] = {"url": url}
+    for name in REGISTRY_ARGUMENTS:
         for key in (_PREFIX + name, name):
-            if key in settings and argument not in arguments:
-                arguments[argument] = _plain(settings[key].value)
+            if key in settings and name not in named:
+                named[name] = _plain(settings[key].value)
     if common.timeout_ms is not None:
-        arguments["deadline_ms"] = common.timeout_ms
-    return SchemaRegistry(url, **arguments)
+        named["deadline_ms"] = common.timeout_ms
+    return named
 
 
 @contextlib.contextmanager

@@ -68,9 +68,9 @@ def taken_options(values: dict[str, Any]) -> dict[str, TypedOptions]:
 
 def typed_options() -> list[click.Parameter]:
     """Make the options of keys and values with a schema."""
-    made: list[click.Parameter] = []
+    options: list[click.Parameter] = []
     for name in ("key", "value"):
-        made += [
+        options += [
             click.Option(
                 [f"--{name}-schema"],
                 metavar="TEXT",
@@ -95,7 +95,7 @@ def typed_options() -> list[click.Parameter]:
                 "repeated",
             ),
         ]
-    return made
+    return options
 
 
 def typed_deserializers(
@@ -117,54 +117,64 @@ def typed_deserializers(
     ConfigurationError
         A schema cannot be, or an option belongs to kinds that do not take it.
     """
-    made: dict[str, TypedDeserializer] = {}
+    deserializers: dict[str, TypedDeserializer] = {}
     for column, kind in kinds.items():
-        given = options.get(column, TypedOptions())
+        typed = options.get(column, TypedOptions())
         if kind not in TYPED_FORMATS:
-            _refuse(column, kind, given)
-        elif kind != "json" or _has_schema(column, given):
-            is_used = is_registry_given or _needs_registry(kind, given)
-            found = registry() if is_used else None
-            is_read = kind != "json" and found is not None and given.schema is None
+            refuse_schema_options(column, kind, typed)
+        elif kind != "json" or _has_schema(column, typed):
+            is_used = is_registry_given or needs_registry(kind, typed)
+            source = registry() if is_used else None
+            is_read = kind != "json" and source is not None and typed.schema is None
             more = {"reader": reader} if is_read and reader is not None else {}
-            made[column] = _deserializer(column, kind, given, found, more)
-    if is_registry_given and not made:
+            deserializers[column] = _deserializer(column, kind, typed, source, more)
+    if is_registry_given and not deserializers:
         raise ConfigurationError(
             "--schema-registry: no key or value has a schema", hint="--value avro or protobuf"
         )
-    return made
+    return deserializers
 
 
-def _refuse(column: str, kind: str, given: TypedOptions) -> None:
-    for name in given.given():
+def refuse_schema_options(column: str, kind: str, typed: TypedOptions) -> None:
+    """Refuse what is said besides a kind that has no schema."""
+    for name in typed.given():
         raise ConfigurationError(
             f"--{column}-{name}: {column}s of kind {kind} have no schema",
             hint=f"--{column} {' or '.join(TYPED_FORMATS)}",
         )
 
 
-def _has_schema(column: str, given: TypedOptions) -> bool:
+def _has_schema(column: str, typed: TypedOptions) -> bool:
     """Return whether JSON has one; without it, documents are written as they are."""
-    if given.schema is None and given.given():
+    if typed.schema is None and typed.given():
         raise ConfigurationError(
-            f"--{column}-{given.given()[0]} without a schema",
+            f"--{column}-{typed.given()[0]} without a schema",
             hint=f"--{column}-schema TEXT or @FILE",
         )
-    return given.schema is not None
+    return typed.schema is not None
 
 
-def _needs_registry(kind: str, given: TypedOptions) -> bool:
+def needs_registry(kind: str, typed: TypedOptions) -> bool:
+    """Return whether the schemas of values are those of a registry."""
     if kind == "json":
         return False
-    if given.framing is not None:
-        return given.framing in _OF_REGISTRY
-    return given.schema is None or _VERSION.fullmatch(given.schema) is not None
+    if typed.framing is not None:
+        return typed.framing in _OF_REGISTRY
+    return typed.schema is None or version_of(typed.schema) is not None
+
+
+def version_of(schema: str) -> tuple[str, str] | None:
+    """Return the subject ("" for the topic's) and version that a text names, None for a schema."""
+    if not _VERSION.fullmatch(schema):
+        return None
+    subject, _, version = schema.rpartition(":")
+    return subject, version
 
 
 def _deserializer(
     column: str,
     kind: str,
-    given: TypedOptions,
+    typed: TypedOptions,
     registry: SchemaSource | None,
     options: Mapping[str, object],
 ) -> TypedDeserializer:
@@ -176,82 +186,82 @@ def _deserializer(
         return f"--{column}-{'schema' if name == 'descriptor_set' else name}"
 
     arguments: dict[str, Any] = {}
-    if kind == "protobuf" and given.schema is not None and _VERSION.fullmatch(given.schema):
-        options = {**options, "reader": given.schema}
-    elif given.schema is not None:
-        schema: Any = read_schema(column, kind, given.schema)
+    if kind == "protobuf" and typed.schema is not None and version_of(typed.schema):
+        options = {**options, "reader": typed.schema}
+    elif typed.schema is not None:
+        schema: Any = read_schema(column, kind, typed.schema)
         arguments["descriptor_set" if kind == "protobuf" else "schema"] = schema
         if kind == "protobuf" and isinstance(schema, str):
-            arguments["imports"] = _imports(given, schema)
-    if given.imports and "imports" not in arguments:
+            arguments["imports"] = _imports(typed, schema)
+    if typed.imports and "imports" not in arguments:
         raise ConfigurationError(
             f"--{column}-imports is for .proto text", hint=f"--{column}-schema @FILE.proto"
         )
-    made: Any = deserializer_of(
+    deserializer: Any = deserializer_of(
         kind,
         column=column,
         registry=registry,
-        framing=given.framing,
-        message=given.message,
+        framing=typed.framing,
+        message=typed.message,
         options=options,
         spelled=spelled,
         **arguments,
     )
-    return made  # type: ignore[no-any-return]  # of a typed format
+    return deserializer  # type: ignore[no-any-return]  # of a typed format
 
 
-def _imports(given: TypedOptions, text: str) -> dict[str, str]:
+def _imports(typed: TypedOptions, text: str) -> dict[str, str]:
     from kfast.schemas.proto_folders import read_imports  # noqa: PLC0415 - for Protobuf only
 
-    assert given.schema is not None
-    is_file = given.schema.startswith("@")
-    own = (str(Path(given.schema[1:]).parent),) if is_file else ()
-    return read_imports(text, [*given.imports, *own])
+    assert typed.schema is not None
+    is_file = typed.schema.startswith("@")
+    own = (str(Path(typed.schema[1:]).parent),) if is_file else ()
+    return read_imports(text, [*typed.imports, *own])
 
 
 # --- schemas --------------------------------------------------------------------------------------
 
 
-def read_schema(column: str, kind: str, given: str) -> object:
+def read_schema(column: str, kind: str, schema: str) -> object:
     """Return the schema that a text, or the file behind an ``@``, has, as its kind takes it.
 
     Of JSON that is a dict, a list or a text of DDL, of Avro its text, of Protobuf ``.proto`` text,
     or descriptors as bytes.
     """
-    data, ending = given.encode(), ""
-    if given.startswith("@"):
-        path = Path(given[1:])
+    data, ending = schema.encode(), ""
+    if schema.startswith("@"):
+        path = Path(schema[1:])
         ending = path.suffix.lower()
         if ending not in _ENDINGS[kind]:
             raise ConfigurationError(
-                f"--{column}-schema {given}: no file of a schema of {kind}",
+                f"--{column}-schema {schema}: no file of a schema of {kind}",
                 hint=f"a file that ends in {' or '.join(_ENDINGS[kind])}",
             )
-        data = _read(column, given, path)
+        data = _read(column, schema, path)
     if ending == ".desc":
         return data
     try:
         text = data.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
         raise ConfigurationError(
-            f"--{column}-schema {given}: is not UTF-8", cause=str(error), hint="save it as UTF-8"
+            f"--{column}-schema {schema}: is not UTF-8", cause=str(error), hint="save it as UTF-8"
         ) from error
     if kind == "json" and (ending == ".json" or text.startswith(("{", "["))):
         return _json(column, text)
     return text
 
 
-def _read(column: str, given: str, path: Path) -> bytes:
+def _read(column: str, schema: str, path: Path) -> bytes:
     hint = "a file that can be read"
     try:
         return path.read_bytes()
     except FileNotFoundError:
         raise ConfigNotFoundError(
-            f"--{column}-schema {given}: there is no such file", hint=hint
+            f"--{column}-schema {schema}: there is no such file", hint=hint
         ) from None
     except OSError as error:
         raise ConfigurationError(
-            f"--{column}-schema {given}: cannot be read", cause=str(error), hint=hint
+            f"--{column}-schema {schema}: cannot be read", cause=str(error), hint=hint
         ) from error
 
 
@@ -356,6 +366,6 @@ def open_errors(name: str | None) -> Iterator[ErrorsFile | None]:
         yield None
         return
     with open_output(name) as output:
-        made = ErrorsFile(output, is_parquet=Path(name).suffix.lower() == ".parquet")
-        yield made
-        made.end()
+        errors = ErrorsFile(output, is_parquet=Path(name).suffix.lower() == ".parquet")
+        yield errors
+        errors.end()

@@ -23,14 +23,16 @@ from kfast._base.program import run_program
 from kfast.demo.main import write_topics
 from kfast.demo.show import Show
 from kfast.errors import KafkaError, MissingDependencyError
-from kfast.local.spark import connector_jars, errors_into, spark_session
-from kfast.spark.ingest.command import finish
+from kfast.local.spark import connector_jars, deferred_signals, errors_into, spark_session
 from kfast.spark.ingest.progress import IngestProgress
+from kfast.spark.ingest.query_end import finish
 from kfast.table.manifest_log import ManifestLog
 from kfast.table.store import LocalStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from kfast.table.entries import Entry
 
 RECORDS: Final = 1_000_000
 PARTITIONS: Final = 4
@@ -163,8 +165,8 @@ def _ingest_events(stage: Stage, batch: int) -> None:
     show = stage.show
     show.heading("events: JSON text, in several batches")
     show.code(
-        "python -m kfast.spark.ingest --topics events --output events.parquet",
-        "    --checkpoint ... --value-format utf8 --option maxOffsetsPerTrigger=...",
+        "kfast ingest events --to events.parquet --value text --spark --checkpoint ...",
+        "    --option maxOffsetsPerTrigger=...",
     )
     table = _ingest(
         stage,
@@ -194,19 +196,33 @@ def _ingest(stage: Stage, topic: str, **settings: Any) -> str:
         checkpoint=stage.new_folder("checkpoint"),
         **settings,
     )
-    log = ManifestLog(LocalStore(Path(output)))
-    last = log.last()
-    assert last is not None  # the query has begun to write the table
-    progress = IngestProgress(log, last.writer, 0)
-    finish(query, lambda: _report(stage.show, progress, query))
-    summary = progress.summary(int((time.perf_counter() - began) * 1000))
-    stage.show.text(summary.split("\n", 1)[0])
+    progress = IngestProgress(
+        ManifestLog(LocalStore(Path(output))),
+        published=lambda entry: stage.show.text(_batch_line(entry)),
+    )
+    _finish(query, lambda: progress.update(query.recentProgress))
+    progress.close(is_complete=True)
+    totals, seconds = progress.totals, time.perf_counter() - began
+    stage.show.text(
+        f"{totals.rows:,} rows in {totals.batches} batches, {totals.files} files, "
+        f"{totals.bytes / 1e6:,.1f} MB of Parquet; {seconds:.1f} s, "
+        f"{totals.rows / seconds:,.0f} rows/s"
+    )
     return output
 
 
-def _report(show: Show, progress: IngestProgress, query: Any) -> None:
-    for line in progress.lines(query.recentProgress):
-        show.text(line)
+def _batch_line(entry: Entry) -> str:
+    counts = entry.counts
+    return (
+        f"batch {entry.batch_id} | {counts.rows:,} rows | {counts.files} files | "
+        f"{counts.bytes / 1e6:,.1f} MB"
+    )
+
+
+def _finish(query: Any, report: Callable[[], object]) -> None:
+    """Wait for the end of a query; Ctrl-C and SIGTERM stop it first."""
+    with deferred_signals() as signals:
+        finish(query, report, signals)
 
 
 def _sql(stage: Stage, name: str, folder: str, query: str) -> None:
@@ -252,8 +268,8 @@ def _race(stage: Stage, counts: Mapping[str, int], *, has_connector: bool) -> No
                 rates.setdefault((topic, name), []).append(count / seconds)
                 show.text(f"{topic:<8} {name:<26} {count / seconds:>12,.0f} rows/s")
     rows = []
-    for (topic, name), found in rates.items():
-        rate = statistics.median(found)
+    for (topic, name), measured in rates.items():
+        rate = statistics.median(measured)
         theirs = statistics.median(rates.get((topic, 'format("kafka"), tuned'), [0.0]))
         rows.append([topic, name, f"{rate:,.0f}", f"{rate / theirs:.1f}x" if theirs else ""])
     show.table(
@@ -286,13 +302,13 @@ def _start_stream(stage: Stage, format: str, topic: str, more: Mapping[str, str]
     reader = stage.spark.readStream.format(format)
     if format == "kfast":
         reader = reader.schema(_RACE_SCHEMA)
-    given = {
+    options = {
         "kafka.bootstrap.servers": stage.servers,
         "subscribe": topic,
         "startingOffsets": "earliest",
         **more,
     }
-    frame = reader.options(**given).load().select(*RACE_COLUMNS)
+    frame = reader.options(**options).load().select(*RACE_COLUMNS)
     return (
         frame.writeStream.format("parquet")
         .option("path", stage.new_folder("race"))
@@ -305,7 +321,7 @@ def _start_stream(stage: Stage, format: str, topic: str, more: Mapping[str, str]
 
 def _seconds_of(query: Any) -> float:
     """Wait for the end of a query; return the time of its batches."""
-    finish(query, lambda: None)
+    _finish(query, lambda: None)
     return max(sum(int(progress.batchDuration) for progress in query.recentProgress), 1) / 1000
 
 

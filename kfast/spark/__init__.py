@@ -8,9 +8,9 @@
 Spark finds the source by itself where kfast is installed (Spark looks for modules called
 ``pyspark_*`` in the folders of ``sys.path``); where it does not, as in an editable installation,
 ``kfast.spark.register(spark)`` registers it. Options are those of ``format("kafka")``;
-``kfast.spark.source.options.OPTIONS`` lists them with kfast's own. A schema given by the user is
-the projection: only the columns it names are decoded and sent to Spark, which is where most of the
-time goes.
+``kfast.spark.source.option_table.OPTIONS`` lists them with kfast's own. A schema given by the user
+is the projection: only the columns it names are decoded and sent to Spark, which is where most of
+the time goes.
 
 Records are fetched and decoded on Spark's Python workers and enter the JVM as Arrow. The driver
 only looks up offsets. ``kfast.spark.ingest`` writes topics to a table of Parquet files without
@@ -20,8 +20,8 @@ which are imported when first used; importing this package imports neither.
 ==================  ================================================================
 folder              what it owns
 ==================  ================================================================
-``source``          ``format("kfast")``. Options: ``options``, ``offset_limits``,
-                    ``topic_selection``, ``java_pattern``; columns: ``schema``;
+``source``          ``format("kfast")``. Options: ``option_table``, ``options``,
+                    ``offset_limits``, ``java_pattern``; columns: ``schema``;
                     look-ups of the driver: ``driver``; plan of a batch
                     query: ``batch_reader``, ``offset_filters``; offsets of a stream:
                     ``stream_offsets``; a task on a worker: ``read_task``,
@@ -31,9 +31,10 @@ folder              what it owns
                     ``batch_reader``, ``stream_reader``, ``source`` and ``lag`` subclass
                     pyspark's classes
 ``ingest``          the pipeline to Parquet and Delta: ``query`` is ``ingest()``,
-                    ``command`` its command line, ``source`` the classes Spark calls;
-                    a task on a worker: ``task``
-``kfast.table``     exactly once: ``log``, ``manifest``, ``publish``, ``store``; records
+                    ``source`` the classes Spark calls; a task on a worker: ``task``;
+                    ``kfast ingest --spark`` is its command line, ``submit`` what
+                    ``spark-submit`` runs of it
+``kfast.table``     exactly once: ``table_log``, ``publish``, ``store``; records
                     in Arrow: ``projection``, ``arrow_types``, ``arrow_batches``; files:
                     ``range_files``, ``file_formats``; ``topic_ids``, ``read_counts``
 ==================  ================================================================

@@ -28,12 +28,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kfast._base.logs import get_logger
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.schemas.ddl import field_of_ddl
-from kfast.table.batches import PartitionGone
+from kfast.table.batches import DataFile, PartitionGone
 from kfast.table.delta_commits import DELTA_LOG, ENTRY, DeltaCommits, commit_path
 from kfast.table.delta_history import GONE, DeltaHistory, NewestEntry, transaction_id
 from kfast.table.delta_schema import DeltaShape, Field, delta_columns, folder_names, schema_json
@@ -71,11 +71,76 @@ _BOUNDED: Final = "delta.dataSkippingStatsColumns"
 _BOUNDED_COUNT: Final = "delta.dataSkippingNumIndexedCols"
 
 
-class DeltaLog:
-    """The log of one table; see `TableLog`."""
+class DeltaWrites(Protocol):
+    """How an entry changes the rows of a table: `AddedFiles`, or ``DeltaUpserts``."""
 
-    def __init__(self, store: TableStore, open_folder: OpenFolder = open_store) -> None:
+    def check(
+        self, table: Any, shape: TableShape, projection: Projection, last: Entry | None
+    ) -> None:
+        """Check that a table takes it.
+
+        Raises ``ConfigurationError``.
+        """
+        ...
+
+    def bounded(self, projection: Projection, shape: TableShape) -> list[str]:
+        """The columns that have bounds in every file."""
+        ...
+
+    def write(self, table: Any, entry: Entry, properties: Any) -> None:
+        """Commit an entry on a version, with these properties."""
+        ...
+
+
+class AddedFiles:
+    """The files of an entry are added to the table."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+        self._delta = import_deltalake()
+
+    def check(
+        self, table: Any, shape: TableShape, projection: Projection, last: Entry | None
+    ) -> None:
+        """Every table that the columns fit takes files."""
+
+    def bounded(self, projection: Projection, shape: TableShape) -> list[str]:
+        """The columns that have bounds in every file."""
+        return bounded_columns(projection, folder_names(shape))
+
+    def write(self, table: Any, entry: Entry, properties: Any) -> None:
+        """Commit the files of an entry on a version."""
+        table.create_write_transaction(
+            [self._action(file) for file in entry.table_files],
+            mode="append",
+            schema=table.schema(),
+            partition_by=table.metadata().partition_columns or None,
+            commit_properties=properties,
+        )
+
+    def _action(self, file: DataFile) -> Any:
+        stored = self._store.stat(file.path)
+        return self._delta.transaction.AddAction(
+            file.path,
+            file.bytes,
+            parts_of(file.path),
+            stored.modified_ms if stored is not None else 0,
+            True,
+            file.stats or json.dumps({"numRecords": file.rows}),
+        )
+
+
+class DeltaLog:
+    """The log of one table; see `TableLog`. ``writes`` is how entries change its rows."""
+
+    def __init__(
+        self,
+        store: TableStore,
+        open_folder: OpenFolder = open_store,
+        writes: DeltaWrites | None = None,
+    ) -> None:
         self.store = store
+        self._writes = writes or AddedFiles(store)
         self._delta = import_deltalake()
         self._url = delta_url(store)
         self._options = delta_options(store)
@@ -187,6 +252,7 @@ class DeltaLog:
                 found=f"this ingest partitions by {', '.join(shape.partition_by)}",
                 hint="use the table's, or write to another folder",
             )
+        self._writes.check(table, shape, projection, last)
 
     def _check_empty(self) -> None:
         visible = [file.path for file in self.store.files("") if not is_hidden(file.path)]
@@ -202,7 +268,7 @@ class DeltaLog:
     ) -> OpenTable | None:
         """Begin a writer after the entry ``last``, None if there is a later one by now."""
         columns = delta_columns(projection, shape.partition_by)
-        bounded = self._bounded(projection, shape)
+        bounded = self._writes.bounded(projection, shape)
         table = self._open()
         if table is None:
             if last is not None:
@@ -225,10 +291,6 @@ class DeltaLog:
         if not self._commit(table, entry, newest):
             return None
         return OpenTable(writer, entry)
-
-    def _bounded(self, projection: Projection, shape: TableShape) -> list[str]:
-        """The columns that have bounds in every file."""
-        return bounded_columns(projection, folder_names(shape))
 
     def _create(self, entry: Entry, columns: list[Field], bounded: list[str]) -> bool:
         """Create the table with its first entry; return False if another process has."""
@@ -325,7 +387,7 @@ class DeltaLog:
         failure = f"cannot commit to the Delta table {self.store.url} at version {version + 1}"
         with delta_errors(failure):
             try:
-                self._write(table, entry, self._properties(entry, _moved(entry, newest)))
+                self._writes.write(table, entry, self._properties(entry, _moved(entry, newest)))
             except Exception as error:
                 if self._is_published(entry):
                     logger.debug("%s: %s, but it was committed", failure, error)
@@ -337,16 +399,6 @@ class DeltaLog:
         self._fsync(version + 1)
         return True
 
-    def _write(self, table: Any, entry: Entry, properties: Any) -> None:
-        """Commit the files of an entry on a version."""
-        table.create_write_transaction(
-            [self._action(file) for file in entry.table_files],
-            mode="append",
-            schema=table.schema(),
-            partition_by=table.metadata().partition_columns or None,
-            commit_properties=properties,
-        )
-
     def _properties(self, entry: Entry, offsets: Mapping[TopicPartition, int]) -> Any:
         transactions = [self._delta.Transaction(ENTRY, entry.sequence)]
         for tp, offset in sorted(offsets.items()):
@@ -356,17 +408,6 @@ class DeltaLog:
             # Retries would commit on any version: also on one that was restored meanwhile.
             max_commit_retries=0,
             app_transactions=transactions,
-        )
-
-    def _action(self, file: Any) -> Any:
-        stored = self.store.stat(file.path)
-        return self._delta.transaction.AddAction(
-            file.path,
-            file.bytes,
-            parts_of(file.path),
-            stored.modified_ms if stored is not None else 0,
-            True,
-            file.stats or json.dumps({"numRecords": file.rows}),
         )
 
     def _fsync(self, version: int) -> None:
@@ -416,7 +457,7 @@ def _follows(entry: Entry, last: Entry | None) -> bool:
     """Whether an entry is the next one after another, and not after one that was undone."""
     if last is None:
         return entry.sequence == 1 and entry.rows == entry.counts.rows
-    moved = {part.topic_partition for part in entry.parts}
+    moved = {batch_part.topic_partition for batch_part in entry.parts}
     return (
         entry.sequence == last.sequence + 1
         and entry.rows == last.rows + entry.counts.rows
@@ -430,7 +471,11 @@ def _moved(entry: Entry, newest: NewestEntry) -> dict[TopicPartition, int]:
     """The offsets that transactions do not have yet; all of them after a RESTORE."""
     if newest.is_rolled_back:
         return {**dict.fromkeys(newest.rolled_back, GONE), **entry.ends}
-    moved = {part.topic_partition for part in entry.parts if not isinstance(part, PartitionGone)}
+    moved = {
+        batch_part.topic_partition
+        for batch_part in entry.parts
+        if not isinstance(batch_part, PartitionGone)
+    }
     return {tp: entry.ends[tp] for tp in moved}
 
 

@@ -40,7 +40,9 @@ class IngestTotals:
         self.bad_records += entry.counts.bad_records
         self.dead_letters += entry.counts.dead_letters
         self.unknown_fields += entry.counts.unknown_fields
-        self.skipped_batches += len({batch for part in entry.ranges for batch in skipped_in(part)})
+        self.skipped_batches += len(
+            {batch for batch_range in entry.ranges for batch in skipped_in(batch_range)}
+        )
 
     @property
     def losses(self) -> list[str]:
@@ -54,11 +56,12 @@ class IngestTotals:
         ]
 
 
-def skipped_in(part: ReadRange) -> set[tuple[str, int, str]]:
+def skipped_in(batch_range: ReadRange) -> set[tuple[str, int, str]]:
     """Topic, partition and base offset of the corrupt batches left out of a range.
 
     Tasks that share a batch have it each, so that ranges are counted together.
     """
     return {
-        (*part.topic_partition, batch.partition("-")[0]) for batch in part.skipped_batches.split()
+        (*batch_range.topic_partition, batch.partition("-")[0])
+        for batch in batch_range.skipped_batches.split()
     }

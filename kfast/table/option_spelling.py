@@ -14,13 +14,13 @@ class OptionSpelling(StrEnum):
     """Where options come from; the values are kept in plans, which are JSON."""
 
     COMMAND = "command"
-    """``kfast ingest``."""
+    """``kfast ingest``, with and without Spark."""
     PYTHON = "python"
     """``kfast.ingest``."""
     SPARK = "spark"
     """``format("kfast")``."""
     SPARK_INGEST = "spark ingest"
-    """``kfast.spark.ingest``, a function and a command."""
+    """``kfast.spark.ingest``."""
 
     @property
     def on_error_hint(self) -> str:
@@ -51,8 +51,7 @@ _ON_ERROR: Final = {
     OptionSpelling.COMMAND: "--on-error null, or --on-error skip",
     OptionSpelling.PYTHON: 'on_error="null", or on_error="skip"',
     OptionSpelling.SPARK: 'set mode to "PERMISSIVE" or "DROPMALFORMED"',
-    OptionSpelling.SPARK_INGEST: "the option mode=PERMISSIVE, or mode=DROPMALFORMED (--option "
-    "mode=PERMISSIVE)",
+    OptionSpelling.SPARK_INGEST: "the option mode=PERMISSIVE, or mode=DROPMALFORMED",
 }
 _UPSERTS: Final = {
     OptionSpelling.COMMAND: "--key and --key-schema, or the schema of the values, say what they "
@@ -81,6 +80,5 @@ _FRAMING: Final = {
     OptionSpelling.COMMAND: "--{source}-framing confluent",
     OptionSpelling.PYTHON: '{source}=... with framing="confluent"',
     OptionSpelling.SPARK: "set {source}Framing to confluent",
-    OptionSpelling.SPARK_INGEST: "the option {source}Framing=confluent (--option "
-    "{source}Framing=confluent)",
+    OptionSpelling.SPARK_INGEST: "the option {source}Framing=confluent",
 }

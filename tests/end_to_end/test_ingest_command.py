@@ -15,7 +15,6 @@ import pytest
 
 import kfast
 from kfast import cli
-from kfast.spark.ingest.command import main as spark_ingest
 from kfast.table.ingest import Ingest
 from kfast.table.publish import Publisher
 from tests.document_examples import blocks, examples, sections
@@ -85,20 +84,6 @@ def test_compact(truth: Truth, table: Table, capsys: pytest.CaptureFixture[str])
         in json.loads(capsys.readouterr().err)["message"]
     )
     assert status(["ingest", "--to", str(table.folder), "-b", table.servers, "--", "compact"]) == 5
-
-
-def test_compact_of_the_spark_ingest(
-    truth: Truth, table: Table, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """CL-260: the same without Spark."""
-    table.ingest(rows_per_file=20)
-    words = ["compact", "--output", str(table.folder), "--retention", "0"]
-    assert spark_ingest(words) == 0
-    assert "became 1 with" in capsys.readouterr().out
-    table.check(truth)
-    for wrong in (["--target-file-bytes", "1X"], ["--retention", "soon"]):
-        assert spark_ingest([*words, *wrong]) == 1
-        assert "try: " in capsys.readouterr().err
 
 
 def test_a_dry_run(truth: Truth, table: Table, capsys: pytest.CaptureFixture[str]) -> None:
@@ -318,7 +303,7 @@ def test_the_page_of_the_documents(
         for heading in ("A table", "Small files into large ones", "Together with Spark")
         for language, content in blocks(sections("docs/ingest.md")[heading])
         for line in content.splitlines()
-        if not language and line.startswith("kfast ")
+        if not language and line.startswith("kfast ") and "--spark" not in line
     ]
     assert len(shown) == 5
     for words in shown:

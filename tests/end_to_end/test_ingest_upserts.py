@@ -152,20 +152,20 @@ def test_a_batch_that_another_commit_has_overtaken_is_merged_again(
 ) -> None:
     """Z-09: into the newest version, such as that of an OPTIMIZE."""
     topic = cluster(Record(key(1), event("c", row(1))), Record(key(2), event("c", row(2))))
-    real, versions = DeltaUpserts._write, []
+    real, versions = DeltaUpserts.write, []
 
-    def overtaken(log: DeltaUpserts, table: Any, *more: Any) -> None:
+    def overtaken(upserts: DeltaUpserts, table: Any, *more: Any) -> None:
         versions.append(table.version())
         if len(versions) == 1:
             deltalake.DeltaTable(str(tmp_path)).optimize.compact()
-        real(log, table, *more)
+        real(upserts, table, *more)
 
     with FakeBrokerServer(topic) as server:
         for _ in range(2):  # two files, which can be compacted
             ingest(tmp_path, server.bootstrap_servers)
             topic.append("t", 0, [Record(key(3), event("c", row(3)))])
         topic.append("t", 0, [Record(key(1), event("u", row(1, "b"))), Record(key(2), None)])
-        monkeypatch.setattr(DeltaUpserts, "_write", overtaken)
+        monkeypatch.setattr(DeltaUpserts, "write", overtaken)
         ingest(tmp_path, server.bootstrap_servers)
     assert names(tmp_path) == {1: "b", 3: "a"}
     assert versions == [2, 3]
@@ -420,8 +420,8 @@ def test_the_schema_of_a_message_as_a_file(tmp_path: Path) -> None:
     "death",
     [
         Death("kfast.table.delta_upserts:DeltaUpserts.put"),
-        Death("kfast.table.delta_upserts:DeltaUpserts._write"),
-        Death("kfast.table.delta_upserts:DeltaUpserts._write", is_after=True),
+        Death("kfast.table.delta_upserts:DeltaUpserts.write"),
+        Death("kfast.table.delta_upserts:DeltaUpserts.write", is_after=True),
         Death("kfast.table.delta_upserts:DeltaUpserts._fsync_files"),
         Death("kfast.table.publish:Publisher.publish", is_after=True),
     ],

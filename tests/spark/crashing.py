@@ -95,7 +95,7 @@ class Death:
 def start_ingest(
     folder: Path, arguments: Sequence[str], death: Death | None = None
 ) -> subprocess.Popen[str]:
-    """Start ``python -m kfast.spark.ingest`` as leader of a process group.
+    """Start ``kfast ingest`` as leader of a process group.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def start_ingest(
     if death is not None:
         environment |= dying_environment(folder, death, environment.get("PYTHONPATH", ""))
     return subprocess.Popen(
-        [sys.executable, "-m", "kfast.spark.ingest", *arguments],
+        [sys.executable, "-m", "kfast", "ingest", *arguments],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

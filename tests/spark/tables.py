@@ -50,10 +50,10 @@ class Table:
         return query
 
     def arguments(self, topic: str, *more: str) -> list[str]:
-        """Return the same for the command line."""
+        """Return the same for ``kfast ingest``."""
         return [
-            *("--bootstrap-servers", self.servers, "--topics", topic, "--master", "local[2,4]"),
-            *("--output", str(self.output), "--checkpoint", str(self.checkpoint), *more),
+            *(topic, "-b", self.servers, "--spark", "--master", "local[2,4]"),
+            *("--to", str(self.output), "--checkpoint", str(self.checkpoint), *more),
         ]
 
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:

@@ -6,8 +6,10 @@ ingest writes its first file, the process of a task kills the executor that has 
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -68,10 +70,15 @@ def submit(
 def check_exact(folder: Path, printed: str) -> None:
     """Check that the batch query, the stream and the ingest had each record once."""
     assert f"{sum(COUNTS)} records" in printed
-    wanted = [(number, n, b"%d" % n) for number, count in enumerate(COUNTS) for n in range(count)]
     for name in ("stream", "table"):
-        table = pq.read_table(folder / name, columns=["partition", "offset", "value"])
-        assert sorted(zip(*table.to_pydict().values(), strict=True)) == wanted
+        check_table(folder / name)
+
+
+def check_table(folder: Path) -> None:
+    """Check that a table has each record once."""
+    records = [(number, n, b"%d" % n) for number, count in enumerate(COUNTS) for n in range(count)]
+    table = pq.read_table(folder, columns=["partition", "offset", "value"])
+    assert sorted(zip(*table.to_pydict().values(), strict=True)) == records
 
 
 def pack(folder: Path) -> None:
@@ -128,6 +135,35 @@ def test_a_local_cluster(kafka: LocalKafka, readings: str, tmp_path: Path) -> No
     )
     check_exact(tmp_path, printed)
     assert (tmp_path / "calls").stat().st_size >= 3, "a task was repeated"
+
+
+def test_spark_submit_runs_kfast_ingest(kafka: LocalKafka, readings: str, tmp_path: Path) -> None:
+    """Q-06, J-04: the lines of ``docs/spark.md``, with the master and the settings of Spark's."""
+    given = environment(tmp_path)
+    given["PYTHONPATH"] = os.pathsep.join((str(ROOT), given["PYTHONPATH"]))
+    (block,) = examples("docs/spark.md", "The ingest", "sh")
+    conf = " ".join(f"--conf {name}={shlex.quote(value)}" for name, value in CONF.items())
+    script = (
+        block.replace("python3", sys.executable)
+        .replace("spark://master:7077", f"'local[2]' {conf}")
+        .replace("spark-submit", str(spark_home() / "bin" / "spark-submit"))
+        .replace(" readings ", f" {readings} -b {kafka.bootstrap_servers} -f json ")
+        .replace("/data/readings", str(tmp_path / "table"))
+    )
+    done = subprocess.run(
+        ["/bin/sh", "-ec", script],
+        cwd=tmp_path,
+        env=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    # spark-submit writes what a program has on standard error to standard output, too.
+    assert json.loads(done.stdout.splitlines()[-1])["rows"] == sum(COUNTS)
+    assert f"{tmp_path}/table: ingest of {readings} begins" in done.stdout
+    check_table(tmp_path / "table")
 
 
 def test_a_zip_of_kfast_is_refused_with_the_reason(tmp_path: Path) -> None:

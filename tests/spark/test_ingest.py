@@ -12,8 +12,8 @@ import pytest
 from kfast import TopicPartition
 from kfast.errors import ConfigurationError
 from kfast.local.local_kafka import LocalKafka
-from kfast.spark.ingest.command import failure_of
 from kfast.spark.ingest.progress import IngestProgress
+from kfast.spark.ingest.query_end import failure_of
 from kfast.table.fsspec_store import open_store
 from kfast.table.manifest_log import ManifestLog
 from kfast.table.store import LocalStore
@@ -258,13 +258,12 @@ def test_a_table_on_s3(new_topic: TopicFactory, writer: KafkaWriter, table: Tabl
         }
         log = ManifestLog(open_store("s3://bucket/table", storage_options))
         query = table.ingest(topic, **settings)
-        last = log.last()
-        assert last is not None
-        progress = IngestProgress(log, last.writer, 0)
-        assert [line.split(" | ")[:2] for line in progress.lines(query.recentProgress)] == [
-            ["batch 0", "30 rows"],
-            ["batch 1", "20 rows"],
-        ]
+        published: list[tuple[int | None, int]] = []
+        progress = IngestProgress(
+            log, published=lambda entry: published.append((entry.batch_id, entry.counts.rows))
+        )
+        progress.update(query.recentProgress)
+        assert published == [(0, 30), (1, 20)]
         files = system.glob("bucket/table/*.parquet")
         found = parquet.read_table(files, filesystem=system, columns=["offset"])
         assert sorted(found["offset"].to_pylist()) == list(range(50))
@@ -319,8 +318,11 @@ def test_a_driver_that_is_killed(
     query = table.ingest(topic, options={"maxOffsetsPerTrigger": 40}, orphan_age_ms=0)
     assert table.rows() == places(45, 40)
     # W-06: Spark reports the repeated batch's own end as the latest offset.
-    log = ManifestLog(LocalStore(table.output))
-    lines = list(IngestProgress(log, last.writer, 0).lines(query.recentProgress))
-    assert ["| lag " in line for line in lines] == [False, True], lines
-    assert "| lag 0 |" in lines[1]
+    progress = IngestProgress(ManifestLog(LocalStore(table.output)))
+    lags = []
+    for report in query.recentProgress:
+        progress.update([report])
+        lags.append(progress.lag)
+    assert (lags[0], lags[-1]) == (None, 0), lags
+    assert progress.totals.batches == 2
     assert table.staged() == []

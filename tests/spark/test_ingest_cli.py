@@ -1,7 +1,8 @@
-"""``python -m kfast.spark.ingest`` as a program: what it says, how it ends, what it leaves."""
+"""``kfast ingest --spark`` as a program: what it says, how it ends, what it leaves."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kfast.spark
+from kfast.cli import main
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.local.local_kafka import LocalKafka
 from kfast.spark.ingest.checkpoint import writer_id
-from kfast.spark.ingest.command import finish
+from kfast.spark.ingest.query_end import finish
 from kfast.table.manifest_log import ManifestLog
 from kfast.table.store import LocalStore
 from tests.integration.kafka_writer import KafkaWriter, Message
@@ -39,10 +41,11 @@ NEW_YEAR_MS = 1_767_225_600_000
 NOWHERE = "127.0.0.1:1"
 """Nothing listens there."""
 
+FOLLOW = ("--follow", "--every", "1s")
 IMPATIENT = (
     *("--option", "fetchOffset.numRetries=1"),
-    *("--option", "kafka.request.timeout.ms=5000"),
-    *("--option", "kafka.default.api.timeout.ms=10000"),
+    *("-X", "request.timeout.ms=5000"),
+    *("-X", "default.api.timeout.ms=10000"),
 )
 
 
@@ -91,15 +94,21 @@ def published(table: Table) -> int:
 
 def lines_of(errors: str) -> list[str]:
     """Return what was said on standard error: an error's own lines and nothing else."""
-    first, *more = errors.splitlines()
+    first, *more = errors.removeprefix("kfast: ").splitlines()
     assert all(line.startswith(("cause: ", "found: ", "try: ")) for line in more), errors
     return [first, *more]
 
 
 BEFORE_SPARK = {
     "option": (["--option", "startingOffset=earliest"], "unknown option startingOffset"),
-    "trigger": (["--trigger", "soon"], "trigger = soon: not understood"),
-    "output": (["--output", "FILE/table"], "cannot write to "),
+    "kafka": (["--option", "kafka.x=y"], "--option kafka.x has another name here"),
+    "name": (["--option", "mode=FAILFAST"], "--option mode has another name here"),
+    "format": (["--format", "arrow"], "--format arrow is not for --spark"),
+    "engine": (["--memory", "1G"], "--memory is not an option of --spark"),
+    "schema": (["--value", "json"], "--value json needs a schema"),
+    "columns": (["--schema", "offset long", "-c", "key"], "--schema and -c both say"),
+    "every": (["--every", "5s"], "--every is for --follow"),
+    "metrics": (["--metrics", "nowhere"], "metrics = nowhere: not an address"),
     "no folder of dead letters": (
         ["--dead-letter", "s3:/c"],
         "s3:/c is not a folder kfast can use",
@@ -112,12 +121,28 @@ BEFORE_SPARK = {
 def test_what_is_wrong_is_said_before_spark_starts(
     bare: Table, tmp_path: Path, more: list[str], message: str
 ) -> None:
+    status, output, errors = run_ingest(tmp_path, bare.arguments("t", *more))
+    assert (status, output) == (2, "")
+    assert lines_of(errors)[0].startswith(message)
+
+
+def test_a_table_that_cannot_be_written_is_said_before_spark_starts(
+    bare: Table, tmp_path: Path
+) -> None:
+    """CL-135: with the exit code of its kind."""
     file = tmp_path / "file"
     file.touch()
-    arguments = bare.arguments("t", *(text.replace("FILE", str(file)) for text in more))
-    status, output, errors = run_ingest(tmp_path, arguments)
-    assert (status, output) == (1, "")
-    assert lines_of(errors)[0].startswith(message)
+    bare.output = file / "table"
+    status, output, errors = run_ingest(tmp_path, bare.arguments("t"))
+    assert (status, output) == (7, "")
+    assert lines_of(errors)[0].startswith("cannot write to ")
+
+
+def test_an_option_of_spark_alone_is_refused_without_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ingest", "t", "--to", str(tmp_path), "--conf", "a=b"]) == 2
+    assert "kfast: --conf is an option of --spark\n" in capsys.readouterr().err
 
 
 def test_a_checkpoint_that_cannot_be_written(tmp_path: Path) -> None:
@@ -132,7 +157,7 @@ def test_a_query_that_fails_says_why_and_leaves_nothing(kafka: LocalKafka, tmp_p
     with started(tmp_path, table.arguments("no-such-topic", *IMPATIENT)) as process:
         output, errors = process.communicate(timeout=150)
         check_nothing_is_left(process.pid, tmp_path)
-    assert process.returncode == 1
+    assert process.returncode == 5
     log, error = log_lines(table, errors)
     assert 'no topic "no-such-topic"' in "\n".join(lines_of(error))
     assert output == ""
@@ -143,7 +168,11 @@ def test_a_query_that_fails_says_why_and_leaves_nothing(kafka: LocalKafka, tmp_p
 
 
 def test_a_query_that_reaches_no_broker_says_why(table: Table) -> None:
-    options = dict(text.split("=") for text in IMPATIENT[1::2])
+    options = {
+        "fetchOffset.numRetries": 1,
+        "kafka.request.timeout.ms": 5_000,
+        "kafka.default.api.timeout.ms": 10_000,
+    }
     query = kfast.spark.ingest(
         table.spark,
         bootstrap_servers=NOWHERE,
@@ -165,7 +194,7 @@ def test_a_jvm_that_dies_is_named(
     topic = new_topic()
     writer.write(topic, [b"x"] * 10)
     table = Table(None, kafka.bootstrap_servers, tmp_path)
-    with started(tmp_path, table.arguments(topic, "--trigger", "1s")) as process:
+    with started(tmp_path, table.arguments(topic, *FOLLOW)) as process:
         until(lambda: published(table) == 10, "the first batch", 300)
         for java in java_in_session(process.pid):
             java.kill()
@@ -191,7 +220,7 @@ def test_a_program_whose_workers_are_killed_and_ctrl_c(
     # A worker that dies has written files, since no more than 16 are open, and begins the next.
     death = Death("uuid4", "kfast.table.range_files", 19, victim="caller")
     limit = ("--option", "maxOffsetsPerTrigger=40")
-    arguments = table.arguments(topic, "--partition-by", "hour", "--trigger", "1s", *limit)
+    arguments = table.arguments(topic, "--partition-by", "hour", *FOLLOW, *limit)
     with started(tmp_path, arguments, death) as process:
         until(lambda: published(table) == 40, "the first batch", 300)
         writer.write(topic, [b"y"] * 3)
@@ -203,7 +232,7 @@ def test_a_program_whose_workers_are_killed_and_ctrl_c(
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=120)
         check_nothing_is_left(process.pid, tmp_path)
-    assert (process.returncode, output) == (130, "")
+    assert (process.returncode, output) == (0, ""), "Ctrl-C is the way to end it"
     begin, *minutes, end = errors.splitlines()
     assert begin == f"{table.output}: ingest of {topic} begins; the table has 0 rows"
     assert all(" rows since the start, " in line for line in minutes)
@@ -239,7 +268,7 @@ def test_what_a_service_sees(
     """J-02, J-04: lines and warnings on standard error; with -q the warnings alone."""
     topic = new_topic()
     writer.write(topic, [b"no number", b"\x00\x00\x00\x07"])
-    arguments = table.arguments(topic, "--value-format", "int32")
+    arguments = table.arguments(topic, "--value", "int32", "--on-error", "null")
     status, output, errors = run_ingest(tmp_path, arguments)
     assert (status, output) == (0, "")
     log, rest = log_lines(table, errors)
@@ -261,16 +290,19 @@ def test_what_a_service_sees(
 def test_a_line_per_batch_is_for_terminals_and_verbose(
     new_topic: TopicFactory, writer: KafkaWriter, table: Table, tmp_path: Path
 ) -> None:
-    """J-04: on standard output, with the summary."""
+    """J-04, CL-136: with the summary in JSON on standard output."""
     topic = new_topic()
-    writer.write(topic, [b"no number"])
-    arguments = table.arguments(topic, "--value-format", "int32", "--verbose")
-    status, output, errors = run_ingest(tmp_path, arguments)
-    assert status == 0
-    batch, summary, *more = output.splitlines()
-    assert re.match(r"batch \d+ \| 1 rows \| .* \| 1 malformed records \| ", batch)
-    assert summary.startswith("1 rows in 1 batches")
-    assert more[-1] == f"{table.output} has 1 rows of 1 partitions"
+    writer.write(topic, [b"no number", b"12"])
+    arguments = table.arguments(topic, "--value", "int32", "--on-error", "skip", "-v", "-f", "json")
+    status, output, errors = run_ingest(tmp_path, [*arguments, "-c", "offset,partition"])
+    assert status == 0, errors
+    summary = json.loads(output)
+    counts = {name: summary[name] for name in ("rows", "files", "batches", "bad_records")}
+    assert counts == {"rows": 0, "files": 1, "batches": 1, "bad_records": 2}
+    assert summary["ends"] == {topic: {"0": 2}}
+    assert re.search(r"^published 0 rows in 1 file, .* rows/s, .* MB/s$", errors, re.MULTILINE)
     begin, *minutes = log_lines(table, errors)[0]
     assert begin == f"ingest of {topic} begins; the table has 0 rows"
-    assert all(" rows since the start, " in line for line in minutes), "the summary is on stdout"
+    assert all(" rows since the start, " in line for line in minutes)
+    columns = table.spark.read.parquet(str(table.output)).columns
+    assert columns == ["offset", "partition"]

@@ -19,8 +19,8 @@ import pytest
 from kfast.errors import KafkaError
 from kfast.records.partition_records import PartitionRecords
 from kfast.spark.ingest.checkpoint import fsync_batch
-from kfast.spark.ingest.command import failure_of
 from kfast.spark.ingest.plan import IngestPlan
+from kfast.spark.ingest.query_end import failure_of
 from kfast.spark.ingest.source import IngestSource
 from kfast.spark.ingest.task import write_ranges
 from kfast.spark.source.schema import project

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kfast.errors import KafkaError
-from kfast.spark.ingest.opening import open_table
+from kfast.spark.ingest.checkpoint import open_table
 from kfast.spark.ingest.plan import IngestPlan, plan_of
 from kfast.spark.ingest.source import IngestSource
 from kfast.spark.source.schema import project
@@ -70,8 +70,10 @@ class Query:
 
     def start(self, *, age_ms: int = 0, take_over: bool = False) -> Writer:
         """Open the table as the start of a query does: it recovers and sweeps."""
+        log = ManifestLog(open_store(URL))
         return open_table(
-            ManifestLog(open_store(URL)),
+            log,
+            log.last(),
             Checkpoint(self._name),
             SHAPE,
             Projection(()),

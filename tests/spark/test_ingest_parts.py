@@ -11,11 +11,12 @@ import pytest
 
 import kfast.spark
 from kfast import TopicPartition
-from kfast.errors import ConfigurationError
-from kfast.spark.ingest.command import failure_of, main
+from kfast.cli import main
+from kfast.errors import ConfigurationError, StorageError, UnknownTopicOrPartitionError
 from kfast.spark.ingest.plan import PLAN_OPTION, SECRETS_OPTION, IngestPlan, plan_of, source_options
-from kfast.spark.ingest.progress import IngestProgress, batch_line
+from kfast.spark.ingest.progress import IngestProgress
 from kfast.spark.ingest.query import ingest
+from kfast.spark.ingest.query_end import failure_of
 from kfast.table.batches import (
     BatchCounts,
     DataFile,
@@ -27,10 +28,14 @@ from kfast.table.entries import Entry, TableShape, Writer, first_entry
 from kfast.table.file_names import final_path, parts_of, task_name
 from kfast.table.folders import folder_columns
 from kfast.table.fsspec_store import open_store
+from kfast.table.ingest import IngestSummary
+from kfast.table.ingest_warnings import IngestWarnings
+from kfast.table.ingest_watcher import IngestStart, ReadLag
 from kfast.table.manifest_log import ManifestLog
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import ColumnFormat, OutputColumn, Projection
 from kfast.table.table_log import is_hidden
+from tests.fake_clock import FakeClock
 
 NEEDED: dict[str, Any] = {
     "bootstrap_servers": "localhost:9092",
@@ -98,14 +103,13 @@ def test_what_is_refused(more: dict[str, Any], message: str) -> None:
 
 
 def test_the_command_line_refuses_malformed_pairs(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--bootstrap-servers", "x:1", "--output", "o", "--checkpoint", "c"]
-    assert main([*arguments, "--option", "nothing"]) == 1
-    assert capsys.readouterr().err == ("--option nothing: not KEY=VALUE\ntry: --option KEY=VALUE\n")
-    assert main([*arguments, "--storage-option", "=x"]) == 1
-    assert main([*arguments, "--orphan-age", "soon"]) == 1
-    assert "--orphan-age soon" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main([*arguments, "--format", "orc"])
+    arguments = ["ingest", "t", "--spark", "--to", "o", "--checkpoint", "c"]
+    assert main([*arguments, "--option", "nothing"]) == 2
+    assert "--option nothing: not KEY=VALUE\ntry: --option KEY=VALUE\n" in capsys.readouterr().err
+    assert main([*arguments, "--storage-option", "=x"]) == 2
+    assert main([*arguments, "--orphan-age", "soon"]) == 2
+    assert "--orphan-age" in capsys.readouterr().err
+    assert main([*arguments, "--format", "orc"]) == 2
 
 
 def test_the_name_is_a_package_that_is_called_as_the_function() -> None:
@@ -165,13 +169,6 @@ def append(log: ManifestLog, entry: Entry) -> None:
     assert log.append(entry)
 
 
-def test_the_line_of_a_batch() -> None:
-    assert batch_line(entry(), 500, 12_345) == (
-        "batch 0 | 2,000 rows | 4,000 rows/s | 2.0 MB/s | lag 12,345 | t 0:1000 1:1000"
-    )
-    assert batch_line(entry(14), 0, None).endswith("10:1000 11:1000 and 2 more")
-
-
 def progress(batch_id: int, latest: str | None = '{"t":{"0":1000,"1":1010}}') -> Any:
     """Return what Spark reports of a batch."""
     ends = '{"t":{"0":1000,"1":1000}}'
@@ -182,43 +179,87 @@ def progress(batch_id: int, latest: str | None = '{"t":{"0":1000,"1":1010}}') ->
     )
 
 
+class Watcher:
+    """Keeps what it is called with."""
+
+    def __init__(self) -> None:
+        self.starts: list[IngestStart] = []
+        self.entries: list[Entry] = []
+        self.lags: list[int | None] = []
+        self.ends: list[bool] = []
+
+    def begin(self, start: IngestStart) -> None:
+        self.starts.append(start)
+
+    def add(self, entry: Entry) -> None:
+        self.entries.append(entry)
+
+    def tick(self, lag: ReadLag) -> None:
+        self.lags.append(lag())
+
+    def close(self, *, is_complete: bool) -> None:
+        self.ends.append(is_complete)
+
+
+def begun(name: str) -> ManifestLog:
+    """Return the log of a table that the writer has begun to write."""
+    log = ManifestLog(open_store(f"memory://{name}"))
+    assert log.begin(WRITER, TableShape(), Projection(()), None)
+    return log
+
+
+def remove(log: ManifestLog) -> None:
+    """Remove the entries."""
+    for file in log.store.files("_kfast/log"):
+        log.store.remove(file.path)
+
+
 def test_progress_has_each_batch_once() -> None:
     pytest.importorskip("fsspec")
-    log = ManifestLog(open_store("memory://progress"))
-    progressed = IngestProgress(log, WRITER, now_ms=1_000)
-    assert progressed.summary(2_000) == "no new records for memory://progress"
-    assert list(progressed.lines([progress(0)])) == [], "the next batch"
-    append(log, entry())
-    (line,) = progressed.lines([progress(0)])
-    assert "| lag 10 |" in line
-    assert list(progressed.lines([progress(0), progress(0)])) == []
-    assert progressed.summary(3_000).startswith(
-        "2,000 rows in 1 batches, 2 files, 1.0 MB of Parquet; 2.0 s, 1,000 rows/s\n"
-    )
+    log, watcher = begun("progress"), Watcher()
+    published: list[Entry] = []
+    progressed = IngestProgress(log, published=published.append, watchers=[watcher])
+    progressed.begin("t")
+    progressed.update([progress(0)])
+    assert (watcher.entries, watcher.lags) == ([], [10]), "the next batch"
+    first = entry()
+    append(log, first)
+    progressed.update([progress(0)])
+    progressed.update([progress(0), progress(0)])
+    assert watcher.entries == published == [first]
+    assert progressed.summary(2.0) == IngestSummary(2_000, 1_000_000, 2, 1, 2.0, ends=first.ends)
     # Published when the query was stopped: Spark reports nothing of it.
     append(log, replace(entry(), sequence=2, batch_id=1))
-    assert progressed.summary(3_000).startswith("4,000 rows in 2 batches, 4 files, ")
-    later = IngestProgress(log, WRITER, now_ms=1_000)
-    assert later.summary(2_000) == "no new records for memory://progress"
-    for number in (1, 2):
-        log.store.remove(f"_kfast/log/0000000000000000000{number}.json")
+    progressed.close(is_complete=True)
+    assert (progressed.totals.batches, progressed.totals.rows) == (2, 4_000)
+    assert (watcher.starts, watcher.ends) == (
+        [IngestStart("memory://progress", "t", {}, None, 0)],
+        [True],
+    )
+    later = IngestProgress(log)
+    later.close(is_complete=True)
+    assert later.totals.batches == 0
+    remove(log)
 
 
 def test_progress_without_lag() -> None:
     """W-06: of a batch that an earlier run had planned, Spark does not know the log ends."""
-    log = ManifestLog(open_store("memory://nolag"))
+    log = begun("nolag")
     append(log, entry())
     repeated = progress(0)
     del repeated.durationMs["latestOffset"]
-    for each in (progress(0, None), repeated):
-        (line,) = IngestProgress(log, WRITER, 0).lines([each])
-        assert "lag" not in line
-    log.store.remove("_kfast/log/00000000000000000001.json")
+    for report in (progress(0, None), repeated):
+        progressed = IngestProgress(log)
+        progressed.update([report])
+        assert (progressed.totals.batches, progressed.lag) == (1, None)
+    remove(log)
 
 
-def test_what_was_not_read_is_in_manifest_line_and_summary() -> None:
+def test_what_was_not_read_is_in_manifest_warnings_and_summary(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """W-05: lost offsets, skipped batches and malformed records; shared ones count once."""
-    log = ManifestLog(open_store("memory://counts"))
+    log = begun("counts")
     letters = DataFile("s2", "p2", 5, 9, folder="memory://letters")
     parts = (
         ReadRange("t", 0, 0, 50, (DataFile("s0", "p0", 40, 9, 0, 1),), 10, 3, "20-29 45-52"),
@@ -231,13 +272,18 @@ def test_what_was_not_read_is_in_manifest_line_and_summary() -> None:
     append(log, counted)
     assert log.published(WRITER, 0) == counted
     assert counted.counts == BatchCounts(78, 18, 2, 17, 1_003, 5)
-    progressed = IngestProgress(log, WRITER, now_ms=1_000)
-    (line,) = progressed.lines([progress(0)])
-    lost = "17 lost offsets", "2 skipped batches", "1,003 malformed records"
-    assert f"| {' | '.join(lost)} | created anew: t-2 | gone: t-3 | lag 10 |" in line
-    rest = "5 dead letters", "created anew: t-2", "gone: t-3"
-    assert f"\nnot as in Kafka: {', '.join(lost + rest)}\n" in progressed.summary(3_000)
-    log.store.remove("_kfast/log/00000000000000000001.json")
+    progressed = IngestProgress(log, watchers=[IngestWarnings(FakeClock())])
+    progressed.update([progress(0)])
+    assert progressed.totals.losses == [
+        *("17 lost offsets", "1,003 malformed records", "2 skipped batches"),
+        *("5 dead letters", "0 fields without a column"),
+    ]
+    summary = progressed.summary(1.0)
+    assert (summary.lost_offsets, summary.bad_records, summary.dead_letters) == (17, 1_003, 5)
+    warnings = [record.getMessage() for record in caplog.records]
+    assert any("1 partitions of topics that were created anew" in text for text in warnings)
+    assert any("1 partitions that are gone" in text and "(t-3" in text for text in warnings)
+    remove(log)
 
 
 def test_a_failure_keeps_the_words_of_its_error() -> None:
@@ -249,12 +295,15 @@ def test_a_failure_keeps_the_words_of_its_error() -> None:
     assert str(failure_of(text)) == (
         "offset 12 of t-0 is gone\ncause: retention\ntry: set failOnDataLoss=false"
     )
+    missing = failure_of('kfast.errors.UnknownTopicOrPartitionError: no topic "t"')
+    assert type(missing) is UnknownTopicOrPartitionError, "with the exit code of its kind"
     assert failure_of("java.lang.X: boom").message == "the query failed"
     trace = (
         "[STREAM_FAILED] terminated\nTraceback (most recent call last):\n"
         '  File "x.py", line 1, in write\n    raise\nOSError: [Errno 28] No space left on device\n'
         "\tat org.apache.spark.X\n"
     )
+    assert type(failure_of(trace)) is StorageError
     assert failure_of(trace).cause == "OSError: [Errno 28] No space left on device"
     started = (
         "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Python worker failed "

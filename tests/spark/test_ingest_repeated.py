@@ -12,8 +12,8 @@ import pytest
 from kfast import TopicPartition
 from kfast.errors import KafkaError
 from kfast.local.local_kafka import LocalKafka
-from kfast.spark.ingest.command import failure_of
 from kfast.spark.ingest.plan import IngestPlan
+from kfast.spark.ingest.query_end import failure_of
 from kfast.spark.ingest.source import IngestSource
 from kfast.table.batches import (
     BatchPart,

@@ -12,8 +12,14 @@ from kfast.errors import ConfigurationError, InvalidTopicError, KafkaError
 from kfast.spark.source.consumer_cache import ConsumerCache, _key
 from kfast.spark.source.format_options import FormatOptions
 from kfast.spark.source.offset_limits import LimitKind
-from kfast.spark.source.options import OPTIONS, SourceOptions, parse_options, shared_options
-from kfast.spark.source.topic_selection import TopicSelection
+from kfast.spark.source.option_table import OPTIONS, OWN_OPTIONS
+from kfast.spark.source.options import (
+    SourceOptions,
+    TopicSelection,
+    parse_options,
+    shared_options,
+)
+from tests.document_examples import ROOT
 from tests.spark.support import GIVEN, at, options, tp
 
 
@@ -383,6 +389,10 @@ def test_options_for_the_schema_fit_batch_and_stream() -> None:
 
 def test_the_table_is_documented() -> None:
     assert all(row.doc and row.name.lower() == name for name, row in OPTIONS.items())
+    document = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+    for row in OWN_OPTIONS:
+        is_in_words = row.name.endswith("Format") or row.name.startswith("key")
+        assert is_in_words or f"| `{row.name}` | {row.doc} |\n" in document
 
 
 # --- formats and registries -----------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """``kfast.spark.ingest``: writes topics to a table of files, each record exactly once.
 
-The package is called as the function ``kfast.spark.ingest.query.ingest``; ``python -m
-kfast.spark.ingest`` is its command line. Importing it imports neither pyspark nor the pipeline.
+The package is called as the function ``kfast.spark.ingest.query.ingest``. Importing it imports
+neither pyspark nor the pipeline.
 """
 
 from __future__ import annotations

@@ -55,6 +55,8 @@ class IngestPlan:
     """Of the columns of the files, by path; for Iceberg tables."""
     partition_fields: tuple[IcebergField, ...] = ()
     """What the table is partitioned by; for Iceberg tables."""
+    follows_schema: bool = False
+    """Whether versions of schemas are taken that are registered while the query runs."""
 
     @property
     def letter_topic(self) -> str:
@@ -80,8 +82,9 @@ class IngestPlan:
         last = self.log().last()
         return last is not None and last.bytes > 0
 
-    def options(self) -> dict[str, str]:
-        """Return the plan as Spark options."""
+    @property
+    def text(self) -> str:
+        """The plan in JSON, without secrets."""
         body = {
             "url": self.url,
             "checkpoint": self.checkpoint,
@@ -94,16 +97,23 @@ class IngestPlan:
             "dead_letters": self.dead_letters,
             "field_ids": dict(self.field_ids),
             "partition_fields": [asdict(entry) for entry in self.partition_fields],
+            "follows_schema": self.follows_schema,
         }
-        return {
-            PLAN_OPTION: json.dumps(body),
-            SECRETS_OPTION: json.dumps(dict(self.storage_options)),
-        }
+        return json.dumps(body)
+
+    def options(self) -> dict[str, str]:
+        """Return the plan as Spark options."""
+        return {PLAN_OPTION: self.text, SECRETS_OPTION: json.dumps(dict(self.storage_options))}
 
 
 def plan_of(options: Mapping[str, str]) -> IngestPlan:
     """Return the plan in Spark options."""
-    body: dict[str, Any] = json.loads(options[PLAN_OPTION])
+    return plan_of_text(options[PLAN_OPTION], json.loads(options[SECRETS_OPTION]))
+
+
+def plan_of_text(text: str, storage_options: Mapping[str, str]) -> IngestPlan:
+    """Return the plan that is a text in JSON."""
+    body: dict[str, Any] = json.loads(text)
     projection = body["projection"]
     return IngestPlan(
         body["url"],
@@ -119,11 +129,12 @@ def plan_of(options: Mapping[str, str]) -> IngestPlan:
         ),
         body["compression"],
         from_json_dict(body["ends"]),
-        json.loads(options[SECRETS_OPTION]),
+        storage_options,
         body["topic_ids"],
         body["dead_letters"],
         body["field_ids"],
         _partition_fields(body["partition_fields"]),
+        body["follows_schema"],
     )
 
 

@@ -1,8 +1,8 @@
 """``kfast.spark.ingest``: starts the query that writes topics to a table.
 
-Owns the steps before a query runs: check the options, open the table for this checkpoint, finish
-and sweep what an earlier run left, start Spark's query. The query itself is ``source`` and
-``publish``.
+Owns the options of an ingest (`QueryOptions`), and the steps before its query runs: open the table
+for this checkpoint, finish and sweep what an earlier run left, start Spark's query. The query
+itself is ``source`` and ``publish``.
 
 Driver only. Imports pyspark when called, and works with Spark Connect as well: then the folders
 must be reachable from the client too.
@@ -11,19 +11,19 @@ must be reachable from the client too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._base.optional import optional_package
 from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError
 from kfast.kafka_consumer import KafkaConsumer
-from kfast.spark.ingest.opening import open_table
+from kfast.spark.ingest.checkpoint import open_table
 from kfast.spark.ingest.plan import IngestPlan
-from kfast.spark.ingest.query_metrics import QueryMetrics
 from kfast.spark.source.count_channel import CHANNEL
-from kfast.spark.source.option_kinds import duration_ms
+from kfast.spark.source.option_table import duration_ms
 from kfast.spark.source.options import parse_options, shared_options
+from kfast.spark.source.query_lag import progress_offsets, query_lag
 from kfast.spark.source.schema import default_schema, project
 from kfast.spark.source.worker_check import check_workers
 from kfast.table.dead_letter_sink import letter_topic
@@ -34,6 +34,8 @@ from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.fsspec_store import open_store
 from kfast.table.iceberg_catalog import check_iceberg
 from kfast.table.iceberg_partitions import split_partition_by
+from kfast.table.ingest_metrics import serve_metrics
+from kfast.table.leftovers import probe_store
 from kfast.table.location import is_local, scheme_of
 from kfast.table.log_formats import open_log
 from kfast.table.option_spelling import OptionSpelling
@@ -46,9 +48,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+    from kfast.table.entries import Entry
     from kfast.table.projection import Projection
     from kfast.table.store import TableStore
     from kfast.table.table_log import TableLog
+    from kfast.types import TopicPartition
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 AVAILABLE_NOW: Final = "available-now"
@@ -160,53 +164,164 @@ def ingest(
         pyspark, pyarrow, or the package of a filesystem or of Delta is missing; or kfast or pyarrow
         are missing on Spark's workers.
     """
+    text = topics if isinstance(topics, str) else ",".join(topics)
+    names = split_partition_by(partition_by) if isinstance(partition_by, str) else partition_by
+    query_options = QueryOptions(
+        bootstrap_servers=bootstrap_servers,
+        topics=text,
+        output=output,
+        checkpoint=checkpoint,
+        trigger=trigger,
+        format=format,
+        value_format=value_format,
+        schema=schema,
+        partition_by=tuple(filter(None, names)),
+        compression=compression,
+        options=options or {},
+        take_over=take_over,
+        orphan_age_ms=orphan_age_ms,
+        storage_options=dict(storage_options or {}),
+        query_name=query_name,
+        iceberg_table=iceberg_table,
+        metrics=metrics,
+        dead_letter=dead_letter,
+    )
+    return start_query(spark, query_options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryOptions:
+    """What to write where; see `ingest`.
+
+    It checks what can be checked without Spark, a broker or a filesystem, and raises
+    ``ConfigurationError``.
+    """
+
+    bootstrap_servers: str
+    topics: str
+    """Their names, with commas between."""
+    output: str
+    checkpoint: str
+    trigger: str = AVAILABLE_NOW
+    format: str = "parquet"
+    value_format: str = "binary"
+    schema: str | None = None
+    columns: tuple[str, ...] = ()
+    """Names of the columns, in place of a schema."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """Of keys and values whose schema the source does not have, in Spark's DDL."""
+    partition_by: tuple[str, ...] = ()
+    compression: str = "zstd"
+    options: Mapping[str, object] = field(default_factory=dict, repr=False)
+    take_over: bool = False
+    orphan_age_ms: int = ORPHAN_AGE_MS
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query_name: str | None = None
+    iceberg_table: str = ""
+    metrics: str | None = None
+    dead_letter: str | None = None
+    spelling: OptionSpelling = OptionSpelling.SPARK_INGEST
+    """Of options in hints."""
+    source: Mapping[str, str] = field(init=False, repr=False)
+    """The options of the source."""
+    trigger_arguments: Mapping[str, Any] = field(init=False, repr=False)
+    """Those of ``DataStreamWriter.trigger``."""
+
+    def __post_init__(self) -> None:
+        """Check each option."""
+        _check(self.format, "format", FORMATS)
+        _check(self.compression, "compression", COMPRESSIONS)
+        object.__setattr__(self, "source", self._source_options())
+        object.__setattr__(self, "trigger_arguments", _trigger(self.trigger))
+        check_partition_by(self.format, self.partition_by)
+        check_iceberg(self.format, self.iceberg_table)
+        if self.metrics is not None:
+            from kfast.threads.metrics_server import metrics_address  # noqa: PLC0415 - if asked for
+
+            metrics_address(self.metrics)
+
+    def _source_options(self) -> dict[str, str]:
+        texts = {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in self.options.items()
+        }
+        names = {name.lower() for name in texts}
+        chosen = {
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            "valueFormat": self.value_format,
+        }
+        if self.topics:
+            chosen["subscribe"] = self.topics
+        if not any(name.startswith("starting") for name in names):
+            chosen["startingOffsets"] = "earliest"
+        if "maxrecordsperpartition" not in names:
+            chosen["maxRecordsPerPartition"] = str(FILE_RECORDS)
+        doubled = sorted(name for name in chosen if name.lower() in names)
+        if doubled:
+            raise ConfigurationError(
+                f"option {doubled[0]} is given twice", hint="leave it out of the options"
+            )
+        chosen.update(texts)
+        parse_options(chosen, is_stream=True)
+        return chosen
+
+    @property
+    def follows_schema(self) -> bool:
+        """Whether versions of schemas are taken that are registered while the query runs.
+
+        A query that ends at the present log ends has no values of later versions.
+        """
+        source = parse_options(self.source, is_stream=True)
+        if not source.registry or self.schema is not None:
+            return False
+        from kfast.spark.source.value_schemas import followed_columns  # noqa: PLC0415 - decoders
+
+        return "availableNow" not in self.trigger_arguments and bool(followed_columns(source))
+
+    def open_folder(self, url: str) -> TableStore:
+        """Open a folder with the options of the table's."""
+        return open_store(url, self.storage_options)
+
+    def open_log(self) -> TableLog:
+        """Open the table's log."""
+        shape = TableShape(self.format, catalog_table=self.iceberg_table)
+        return open_log(self.open_folder(self.output), shape, self.open_folder)
+
+    def check_folders(self) -> None:
+        """Check that the folders can be opened, and that of the table be written."""
+        self.open_folder(self.checkpoint)
+        if self.dead_letter is not None and not letter_topic(self.dead_letter):
+            self.open_folder(self.dead_letter)
+        probe_store(self.open_folder(self.output))
+
+
+def start_query(spark: SparkSession, options: QueryOptions) -> StreamingQuery:
+    """Start the query of an ingest; see `ingest`."""
     optional_package("pyspark", "kfast.spark.ingest")
     optional_package("pyarrow", "kfast.spark.ingest")
     from kfast.spark.ingest.source import FORMAT, IngestSource  # noqa: PLC0415 - imports pyspark
 
-    wanted = check_settings(
-        bootstrap_servers=bootstrap_servers,
-        topics=topics,
-        trigger=trigger,
-        format=format,
-        value_format=value_format,
-        partition_by=partition_by,
-        compression=compression,
-        options=options or {},
-    )
-    source = wanted.source
-    check_iceberg(format, iceberg_table)
     check_workers(spark)
-    shape, projection = _shape(spark, source, schema, format, wanted.partition_by)
-    shape = replace(shape, catalog_table=iceberg_table)
-    options_of_stores = dict(storage_options or {})
-
-    def open_folder(url: str) -> TableStore:
-        return open_store(url, options_of_stores)
-
-    log = open_log(open_folder(output), shape, open_folder)
-    folder = open_folder(checkpoint)
+    shape, projection = _shape(spark, options)
+    log, folder = options.open_log(), options.open_folder(options.checkpoint)
+    is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
     letters = ""
-    if dead_letter is not None:
-        check_can_be_bad(projection, wanted.partition_by)
-        letters = _letters(
-            dead_letter,
-            source,
-            log.store.url,
-            options_of_stores,
-            is_connect=type(spark).__module__.startswith("pyspark.sql.connect"),
-        )
+    if options.dead_letter is not None:
+        check_can_be_bad(projection, options.partition_by)
+        letters = _letters(options.dead_letter, options, log.store.url, is_connect=is_connect)
     location = _spark_location(spark, folder.url)
     with storage_errors(f"cannot open {log.store.url} with the checkpoint {folder.url}"):
-        shape, projection = _as_table(log, shape, projection)
+        last = log.last()
+        shape, projection = _as_table(last, shape, projection, log.store.url)
         table = open_table(
             log,
+            last,
             folder,
             shape,
             shape.in_files(projection),
-            open_folder,
-            take_over=take_over,
-            orphan_age_ms=orphan_age_ms,
+            options.open_folder,
+            take_over=options.take_over,
+            orphan_age_ms=options.orphan_age_ms,
             dead_letters="" if letter_topic(letters) else letters,
         )
     plan = IngestPlan(
@@ -215,98 +330,53 @@ def ingest(
         table.writer,
         shape,
         projection,
-        compression,
+        options.compression,
         # Of its own first entry: the ends of the writers before it.
         table.last.ends if table.last.batch_id is None else {},
-        options_of_stores,
+        options.storage_options,
         table.last.topic_ids,
         letters,
         table.field_ids,
         table.partition_fields,
+        follows_schema=options.follows_schema,
     )
     spark.dataSource.register(CHANNEL.counted(spark, IngestSource))
-    reader = spark.readStream.format(FORMAT).options(**source, **plan.options())
+    reader = spark.readStream.format(FORMAT).options(**options.source, **plan.options())
     stream = reader.load().writeStream.format(FORMAT).options(**plan.options())
-    if query_name is not None:
-        stream = stream.queryName(query_name)
-    stream = stream.option("checkpointLocation", location).trigger(**wanted.trigger)
-    if metrics is None:
+    if options.query_name is not None:
+        stream = stream.queryName(options.query_name)
+    stream = stream.option("checkpointLocation", location).trigger(**options.trigger_arguments)
+    if options.metrics is None:
         return stream.start()
-    served = QueryMetrics(metrics, log)
+    metrics = QueryMetrics(options.metrics, log)
     try:
         query = stream.start()
     except BaseException:
-        served.close()
+        metrics.close()
         raise
-    served.begin(query)
+    metrics.begin(query)
     return query
 
 
-def _letters(
-    dead_letter: str,
-    source: Mapping[str, str],
-    table: str,
-    storage_options: Mapping[str, str],
-    *,
-    is_connect: bool,
-) -> str:
+def _letters(dead_letter: str, options: QueryOptions, table: str, *, is_connect: bool) -> str:
     """Return where dead letters go, checked: the URL of a folder, or a topic."""
     topic = letter_topic(dead_letter)
     if not topic:
-        return check_dead_letters(dead_letter, table, storage_options)
-    options = parse_options(source, is_stream=True)
-    names = options.topics.names
-    is_matched = bool(options.topics.choose(topic, [0], is_internal=False))
+        return check_dead_letters(dead_letter, table, options.storage_options)
+    source = parse_options(options.source, is_stream=True)
+    names = source.topics.names
+    is_matched = bool(source.topics.choose(topic, [0], is_internal=False))
     check_letter_topic(topic, is_read=is_matched if names is None else topic in names)
-    producer_settings(ConsumerConfig(options.kafka))
+    producer_settings(ConsumerConfig(source.kafka))
     if not is_connect:  # whose client may have no way to the brokers
-        with KafkaConsumer(config=options.kafka) as consumer:
+        with KafkaConsumer(config=source.kafka) as consumer:
             consumer.internals.required_partitions(topic)
     return dead_letter
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The checked arguments of an ingest."""
-
-    source: dict[str, str]
-    """Options of the source."""
-    trigger: dict[str, Any]
-    """Arguments of ``DataStreamWriter.trigger``."""
-    partition_by: tuple[str, ...]
-
-
-def check_settings(
-    *,
-    bootstrap_servers: str,
-    topics: str | Sequence[str],
-    trigger: str,
-    format: str,
-    value_format: str,
-    partition_by: str | Sequence[str],
-    compression: str,
-    options: Mapping[str, object],
-) -> Settings:
-    """Check what can be checked without Spark, a broker or a filesystem; see `ingest`."""
-    _check(format, "format", FORMATS)
-    _check(compression, "compression", COMPRESSIONS)
-    if isinstance(partition_by, str):
-        partition_by = split_partition_by(partition_by)
-    return Settings(
-        _source_options(bootstrap_servers, topics, value_format, options),
-        _trigger(trigger),
-        _partition_by(format, [name for name in partition_by if name]),
-    )
-
-
-def _partition_by(format: str, names: Sequence[str]) -> tuple[str, ...]:
-    check_partition_by(format, names)
-    return tuple(names)
-
-
-def _check(value: str, name: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise ConfigurationError(f"{name} = {value}: unknown", hint=f"one of {', '.join(known)}")
+def _check(value: str, name: str, values: Sequence[str]) -> None:
+    if value not in values:
+        raise ConfigurationError(f"{name} = {value}: unknown", hint=f"one of {', '.join(values)}")
 
 
 def _trigger(text: str) -> dict[str, Any]:
@@ -320,45 +390,13 @@ def _trigger(text: str) -> dict[str, Any]:
         ) from None
 
 
-def _source_options(
-    bootstrap_servers: str,
-    topics: str | Sequence[str],
-    value_format: str,
-    options: Mapping[str, object],
-) -> dict[str, str]:
-    """Return the options of the source, checked."""
-    text = topics if isinstance(topics, str) else ",".join(topics)
-    given = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in options.items()
-    }
-    lower = {name.lower() for name in given}
-    chosen = {"kafka.bootstrap.servers": bootstrap_servers, "valueFormat": value_format}
-    if text:
-        chosen["subscribe"] = text
-    if not any(name.startswith("starting") for name in lower):
-        chosen["startingOffsets"] = "earliest"
-    if "maxrecordsperpartition" not in lower:
-        chosen["maxRecordsPerPartition"] = str(FILE_RECORDS)
-    doubled = sorted(name for name in chosen if name.lower() in lower)
-    if doubled:
-        raise ConfigurationError(
-            f"option {doubled[0]} is given twice", hint="leave it out of the options"
-        )
-    chosen.update(given)
-    parse_options(chosen, is_stream=True)
-    return chosen
-
-
-def _shape(
-    spark: SparkSession,
-    source: Mapping[str, str],
-    schema: str | None,
-    format: str,
-    partition_by: tuple[str, ...],
-) -> tuple[TableShape, Projection]:
+def _shape(spark: SparkSession, options: QueryOptions) -> tuple[TableShape, Projection]:
     """Return the shape of the table, and the projection of each record."""
-    ddl = schema or default_schema(parse_options(shared_options(source), is_stream=False))
+    source = options.source
+    ddl = options.schema
+    if ddl is None:
+        shared = parse_options(shared_options(source), is_stream=False)
+        ddl = default_schema(shared, options.columns, options.types)
     try:
         parsed = spark.createDataFrame([], ddl).schema.jsonValue()
     except Exception as error:  # its class depends on the kind of session
@@ -368,19 +406,19 @@ def _shape(
             hint="columns and types as in SQL: offset long, value string",
         ) from error
     projection = project(parsed, parse_options(source, is_stream=True))
-    projection = replace(projection, spelling=OptionSpelling.SPARK_INGEST)
-    check_partitioning(format, partition_by, projection)
-    return TableShape(format, projection.ddl, partition_by), projection
+    projection = replace(projection, spelling=options.spelling)
+    check_partitioning(options.format, options.partition_by, projection)
+    shape = TableShape(options.format, projection.ddl, options.partition_by, options.iceberg_table)
+    return shape, projection
 
 
 def _as_table(
-    log: TableLog, shape: TableShape, projection: Projection
+    last: Entry | None, shape: TableShape, projection: Projection, url: str
 ) -> tuple[TableShape, Projection]:
     """Return the columns with the types of the table, where that has wider ones."""
-    last = log.last()
     if last is None or not last.shape.schema:
         return shape, projection
-    change = schema_change(last.shape.schema, shape.schema, log.store.url, shape.format)
+    change = schema_change(last.shape.schema, shape.schema, url, shape.format)
     projection = as_table(projection, change)
     return replace(shape, schema=projection.ddl), projection
 
@@ -414,3 +452,36 @@ def _checkpoint_hint(url: str, text: str) -> str:
         package = _HADOOP_PACKAGES.get(scheme, f"Hadoop's package for {scheme}")
         return f"set spark.jars.packages={package}, or use a folder that all machines share"
     return f"check Spark's settings of {scheme} (spark.hadoop.fs.{scheme}.*)"
+
+
+class QueryMetrics:
+    """Serves the metrics of a query at an address, from before it starts.
+
+    The server ends by itself soon after the query. The lag is that of Spark's last progress.
+    """
+
+    def __init__(self, address: str, log: TableLog) -> None:
+        self._query: Any = None
+        self._server = serve_metrics(address, log, self._lag, self._is_over)
+
+    def begin(self, query: Any) -> None:
+        """Take the query, which has started."""
+        self._query = query
+
+    def close(self) -> None:
+        """End the server; the query did not start."""
+        self._server.close()
+
+    def _is_over(self) -> bool:
+        return self._query is not None and not self._query.isActive
+
+    def _lag(self) -> Mapping[TopicPartition, int]:
+        progresses = [] if self._query is None else self._query.recentProgress
+        if not progresses:
+            return {}
+        last = progresses[-1]
+        lag = query_lag("", None, int(last.batchId), progress_offsets(last))
+        return {} if lag is None else lag.partitions
+
+    def __repr__(self) -> str:
+        return f"<QueryMetrics at {self._server.url}>"

@@ -1,9 +1,10 @@
 """Source and sink of an ingest: subclasses of pyspark's classes.
 
 Owns three classes over ``task`` and ``publish``. Not records but one row per range (``PARTS``) pass
-through Spark from the reader to the writer: tasks write their records themselves. Offsets, triggers
-and checkpoints are those of ``stream_reader``. Every process loads all three, that of each batch's
-commit too, so a method imports what only its process needs.
+through Spark from the reader to the writer: tasks write their records themselves. So may the plan
+of a batch, where columns were added since the query has started (``newer_schema``). Offsets,
+triggers and checkpoints are those of ``stream_reader``. Every process loads all three, that of each
+batch's commit too, so a method imports what only its process needs.
 
 ==========================  =====================================================================
 where                       what runs there
@@ -32,7 +33,7 @@ from pyspark.sql.datasource import (
 )
 
 from kfast.spark.ingest.checkpoint import first_offsets, fsync_batch
-from kfast.spark.ingest.plan import PARTS, IngestPlan, plan_of, source_options
+from kfast.spark.ingest.plan import PARTS, IngestPlan, plan_of, plan_of_text, source_options
 from kfast.spark.source.batch_reader import ranges_of
 from kfast.spark.source.checked_pickle import checked_reduce
 from kfast.spark.source.stream_reader import KafkaStreamReader
@@ -55,10 +56,13 @@ from kfast.table.topic_ids import TopicIds
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kfast.spark.ingest.newer_schema import NewerSchema
     from kfast.spark.source.options import SourceOptions
     from kfast.types import TopicPartition
 
 FORMAT: Final = "kfast_ingest"
+_PLAN: Final = "plan"
+"""The member of a row that has the plan of its batch, where that is not the query's."""
 
 
 class IngestSource(DataSource):
@@ -96,24 +100,28 @@ class IngestReader(KafkaStreamReader):
     ) -> None:
         super().__init__(options, plan.projection, accumulator)
         self._plan = plan
+        self._newer: NewerSchema | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**super().__getstate__(), "_newer": None}
 
     def initialOffset(self) -> OffsetsByTopic:
         """Return where the first batch begins: not before the offsets that the table has."""
-        wanted = from_json_dict(super().initialOffset())
-        begins = {tp: max(at, self._plan.ends.get(tp, 0)) for tp, at in wanted.items()}
+        starts = from_json_dict(super().initialOffset())
+        begins = {tp: max(at, self._plan.ends.get(tp, 0)) for tp, at in starts.items()}
         checkpoint = self._plan.open_folder(self._plan.checkpoint)
         return to_json_dict(first_offsets(checkpoint, begins))
 
     def partitions(self, start: OffsetsByTopic, end: OffsetsByTopic) -> list[InputPartition]:
         """Plan a micro-batch, with a part for each partition that begins anew or is gone."""
         begins, ends = from_json_dict(start), from_json_dict(end)
-        known, anew = self._back_again(ends.keys() - begins.keys())
-        begins |= {tp: min(at, ends[tp]) for tp, at in known.items()}
+        back, anew = self._back_again(ends.keys() - begins.keys())
+        begins |= {tp: min(at, ends[tp]) for tp, at in back.items()}
         planned = super().partitions(to_json_dict(begins), end)
         parts: list[BatchPart] = [
             # Read up to its end before, also by this batch if it is repeated.
             ReadRange(*tp, ends[tp], ends[tp])
-            for tp in known
+            for tp in back
             if begins[tp] == ends[tp]
         ]
         parts += [
@@ -130,7 +138,22 @@ class IngestReader(KafkaStreamReader):
         if not planned and not parts and ends and not self._plan.has_files():
             tp, at = min(ends.items())  # for the file with the columns
             parts.append(ReadRange(*tp, at, at))
-        return planned + ([KnownParts(tuple(parts))] if parts else [])
+        plan = self._batch_plan()
+        return [
+            *(PlannedRanges(ranges_of(partition), (), plan) for partition in planned),
+            *([PlannedRanges((), tuple(parts), plan)] if parts else []),
+        ]
+
+    def _batch_plan(self) -> str:
+        """Return the plan of the batch in JSON, "" for that of the query's start."""
+        if not self._plan.follows_schema:
+            return ""
+        if self._newer is None:
+            from kfast.spark.ingest.newer_schema import NewerSchema  # noqa: PLC0415 - decoders
+
+            self._newer = NewerSchema(self._options, self._plan)
+        plan = self._newer.plan()
+        return "" if plan is self._plan else plan.text
 
     def _back_again(
         self, partitions: Collection[TopicPartition]
@@ -143,37 +166,54 @@ class IngestReader(KafkaStreamReader):
         if last is None:
             return {}, {}
         ids = self._offsets.topic_ids
-        known = {tp: last.ends[tp] for tp in partitions if last.ends.get(tp)}
+        before = {tp: last.ends[tp] for tp in partitions if last.ends.get(tp)}
         anew = {
             tp: at
-            for tp, at in known.items()
+            for tp, at in before.items()
             if ids.get(tp.topic, "") != last.topic_ids.get(tp.topic, ids.get(tp.topic, ""))
         }
-        return {tp: at for tp, at in known.items() if tp not in anew}, anew
+        return {tp: at for tp, at in before.items() if tp not in anew}, anew
 
     def _topic_ids(self) -> TopicIds:
         return TopicIds(self._plan.open_folder(self._plan.checkpoint), self._plan.topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Write one task's records, on a worker, and yield a row per range."""
-        from kfast.spark.ingest.task import part_rows, write_ranges  # noqa: PLC0415 - workers only
+        from kfast.spark.ingest.task import (  # noqa: PLC0415 - workers only
+            part_rows,
+            rows_of,
+            write_ranges,
+        )
 
-        if isinstance(partition, KnownParts):
-            return iter((part_rows(partition.parts),))
-        return write_ranges(ranges_of(partition), self._options, self._plan, self._accumulator)
+        if not isinstance(partition, PlannedRanges):  # Spark's, of a batch without any
+            return
+        plan = self._plan
+        if partition.plan:
+            plan = plan_of_text(partition.plan, plan.storage_options)
+            yield rows_of([json.dumps({_PLAN: partition.plan})])
+        if partition.parts:
+            yield part_rows(partition.parts)
+        yield from write_ranges(ranges_of(partition), self._options, plan, self._accumulator)
 
 
-class KnownParts(InputPartition):
-    """Parts of a batch for which nothing is read: partitions that begin anew or are gone."""
+class PlannedRanges(InputPartition):
+    """The ranges of a task, and parts of a batch for which nothing is read.
 
-    def __init__(self, parts: tuple[BatchPart, ...]) -> None:
-        super().__init__(None)
+    The latter are partitions that begin anew or are gone. ``plan`` is that of the batch, in JSON,
+    if it is not that of the query's start: columns were added.
+    """
+
+    def __init__(
+        self, ranges: tuple[OffsetRange, ...], parts: tuple[BatchPart, ...] = (), plan: str = ""
+    ) -> None:
+        super().__init__(ranges)
         self.parts = parts
+        self.plan = plan
 
 
 @dataclass
 class TaskParts(WriterCommitMessage):
-    """The ranges that one task wrote, in JSON; Spark sends it to the driver."""
+    """The rows of one task, in JSON; Spark sends it to the driver."""
 
     parts: tuple[str, ...]
 
@@ -195,16 +235,23 @@ class IngestWriter(DataSourceStreamWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Publish a batch, on the driver."""
         plan = self._plan
+        for row in _rows_of(messages):
+            if _PLAN in row:
+                plan = plan_of_text(row[_PLAN], plan.storage_options)
         with storage_errors(f"cannot publish batch {batchId} of {plan.url}"):
             if is_local(plan.checkpoint):
                 fsync_batch(open_store(plan.checkpoint), batchId)
             parts = _parts_of(messages)
             ranges = ranges_in(parts)
             if ranges and not files_in(parts):
-                parts += self._columns(max(ranges, key=lambda part: part.until_offset))
-            topics = {part.topic for part in parts if not isinstance(part, PartitionGone)}
-            known = TopicIds(plan.open_folder(plan.checkpoint)).known if topics else {}
-            ids = {topic: known[topic] for topic in topics if topic in known}
+                parts += _columns(plan, max(ranges, key=lambda batch_part: batch_part.until_offset))
+            topics = {
+                batch_part.topic
+                for batch_part in parts
+                if not isinstance(batch_part, PartitionGone)
+            }
+            known_ids = TopicIds(plan.open_folder(plan.checkpoint)).known if topics else {}
+            ids = {topic: known_ids[topic] for topic in topics if topic in known_ids}
             plan.publisher().publish(plan.writer, batchId, parts, ids, plan.shape)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -216,23 +263,27 @@ class IngestWriter(DataSourceStreamWriter):
             is_complete=None not in messages,
         )
 
-    def _columns(self, last: ReadRange) -> list[BatchPart]:
-        """Write a file without rows if the table has no file yet: readers need its columns."""
-        if self._plan.has_files():
-            return []
-        from kfast._base.clock import SystemClock  # noqa: PLC0415 - for a table without records
-        from kfast.spark.ingest.task import range_files  # noqa: PLC0415
 
-        wanted = OffsetRange(*last.topic_partition, last.until_offset, last.until_offset)
-        made = range_files(open_store(self._plan.url, self._plan.storage_options), wanted,
-                           self._plan, {})  # fmt: skip
-        return [made.close_without_rows(SystemClock().now_ms())]
+def _columns(plan: IngestPlan, last: ReadRange) -> list[BatchPart]:
+    """Write a file without rows if the table has no file yet: readers need its columns."""
+    if plan.has_files():
+        return []
+    from kfast._base.clock import SystemClock  # noqa: PLC0415 - for a table without records
+    from kfast.spark.ingest.task import range_files  # noqa: PLC0415
+
+    offsets = OffsetRange(*last.topic_partition, last.until_offset, last.until_offset)
+    files = range_files(open_store(plan.url, plan.storage_options), offsets, plan, {})
+    return [files.close_without_rows(SystemClock().now_ms())]
+
+
+def _rows_of(messages: list[WriterCommitMessage | None]) -> list[dict[str, Any]]:
+    return [
+        json.loads(row)
+        for message in messages
+        if isinstance(message, TaskParts)
+        for row in message.parts
+    ]
 
 
 def _parts_of(messages: list[WriterCommitMessage | None]) -> list[BatchPart]:
-    return [
-        batch_part_of(json.loads(part))
-        for message in messages
-        if isinstance(message, TaskParts)
-        for part in message.parts
-    ]
+    return [batch_part_of(row) for row in _rows_of(messages) if _PLAN not in row]

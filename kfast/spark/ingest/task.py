@@ -51,10 +51,10 @@ def write_ranges(
     written: list[ReadRange] = []
     total = ReadCounts()
     try:
-        for wanted in ranges:
+        for offset_range in ranges:
             reader.counts = ReadCounts()
-            files = range_files(store, wanted, plan, deserializers, options.kafka)
-            written.append(_write(files, reader, wanted))
+            files = range_files(store, offset_range, plan, deserializers, options.kafka)
+            written.append(_write(files, reader, offset_range))
             total.add(reader.counts)
     except BaseException:
         for file in files_in(written):
@@ -66,10 +66,10 @@ def write_ranges(
     freeze_modules()
 
 
-def _write(files: RangeFiles, reader: RangeReader, wanted: OffsetRange) -> ReadRange:
+def _write(files: RangeFiles, reader: RangeReader, offset_range: OffsetRange) -> ReadRange:
     """Write the records of a range."""
     try:
-        for records in reader.read(wanted):
+        for records in reader.read(offset_range):
             files.write(records)
         return files.close(reader.counts)
     except BaseException:
@@ -79,7 +79,7 @@ def _write(files: RangeFiles, reader: RangeReader, wanted: OffsetRange) -> ReadR
 
 def range_files(
     store: TableStore,
-    wanted: OffsetRange,
+    offset_range: OffsetRange,
     plan: IngestPlan,
     deserializers: Mapping[str, Deserializer],
     kafka: Mapping[str, str] | None = None,
@@ -91,7 +91,7 @@ def range_files(
     return RangeFiles(
         store,
         plan.shape.in_files(plan.projection),
-        wanted,
+        offset_range,
         plan.writer.id,
         table_format=plan.shape.format,
         partition_by=plan.shape.partition_by,
@@ -99,12 +99,12 @@ def range_files(
         deserializers=deserializers,
         field_ids=plan.field_ids,
         partition_fields=plan.partition_fields,
-        dead_letters=_dead_letters(wanted, plan, kafka),
+        dead_letters=_dead_letters(offset_range, plan, kafka),
     )
 
 
 def _dead_letters(
-    wanted: OffsetRange, plan: IngestPlan, kafka: Mapping[str, str] | None
+    offset_range: OffsetRange, plan: IngestPlan, kafka: Mapping[str, str] | None
 ) -> DeadLetterSink | None:
     topic = plan.letter_topic
     if not plan.dead_letters or (topic and kafka is None):
@@ -115,16 +115,21 @@ def _dead_letters(
 
         config = ConsumerConfig(kafka)
         letters = DeadLetterTopic(topic, config, config.default_api_timeout_ms)
-        return letters.of_range(wanted, is_only=True)
+        return letters.of_range(offset_range, is_only=True)
     from kfast.table.dead_letters import DeadLetters  # noqa: PLC0415 - rarely used
 
-    return DeadLetters(plan.open_folder(plan.dead_letters), wanted, plan.writer.id)
+    return DeadLetters(plan.open_folder(plan.dead_letters), offset_range, plan.writer.id)
 
 
 def part_rows(parts: Sequence[BatchPart]) -> pa.RecordBatch:
     """Parts of a batch as one batch of rows with the column of `PARTS`."""
+    return rows_of([json.dumps(batch_part_dict(batch_part)) for batch_part in parts])
+
+
+def rows_of(texts: Sequence[str]) -> pa.RecordBatch:
+    """Texts in JSON as one batch of rows with the column of `PARTS`."""
     arrow = optional_package("pyarrow", "kfast.spark.ingest")
-    text = BytesColumn.from_values([json.dumps(batch_part_dict(part)).encode() for part in parts])
+    text = BytesColumn.from_values([row.encode() for row in texts])
     # Not from a list: pyarrow would import pandas to look at it, most of a small batch's time.
     array = arrow.array(CapsulePair(text.arrow_column("part"))).view(arrow.string())
     return arrow.RecordBatch.from_arrays([array], ["part"])

@@ -52,14 +52,14 @@ class OffsetLimit:
         if named == partitions:
             return
         missing, unread = partitions - named, named - partitions
-        found = []
+        problems = []
         if missing:
-            found.append(f"{format_partitions(missing)} not named")
+            problems.append(f"{format_partitions(missing)} not named")
         if unread:
-            found.append(f"{format_partitions(unread)} not read by this query")
+            problems.append(f"{format_partitions(unread)} not read by this query")
         raise ConfigurationError(
             f"{self.option} must name all partitions of the topics, and no others",
-            found="; ".join(found),
+            found="; ".join(problems),
             hint="give partitions without a known offset -2 (earliest) or -1 (latest)"
             if self.kind is LimitKind.OFFSETS
             else "use one time for all partitions",
@@ -93,50 +93,48 @@ class _Names:
 
 _START: Final = _Names("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 _END: Final = _Names("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-END_OPTIONS: Final = (_END.timestamp, _END.times, _END.offsets)
-"""Options that a stream must not have."""
 
 
 def starting_limit(
-    given: Mapping[str, str], *, is_stream: bool, is_miss_latest: bool
+    texts: Mapping[str, str], *, is_stream: bool, is_miss_latest: bool
 ) -> OffsetLimit:
     """Return where a query starts: by default a stream at the latest, a batch at the earliest.
 
     Raises ``ConfigurationError`` if the option is malformed, or a batch would start at the end.
     """
-    limit = _limit(given, _START, "latest" if is_stream else "earliest", is_miss_latest)
+    limit = _limit(texts, _START, "latest" if is_stream else "earliest", is_miss_latest)
     if not is_stream:
         _refuse(limit, LimitKind.LATEST, LATEST, "a batch query cannot start at the latest offset")
     return limit
 
 
-def ending_limit(given: Mapping[str, str]) -> OffsetLimit:
+def ending_limit(texts: Mapping[str, str]) -> OffsetLimit:
     """Return where a batch query ends: by default at the latest offset.
 
     Raises ``ConfigurationError`` if the option is malformed, or the end is the earliest offset.
     """
-    limit = _limit(given, _END, "latest", is_miss_latest=True)
+    limit = _limit(texts, _END, "latest", is_miss_latest=True)
     _refuse(limit, LimitKind.EARLIEST, EARLIEST, "a query cannot end at the earliest offset")
     return limit
 
 
 def _limit(
-    given: Mapping[str, str], names: _Names, default: str, is_miss_latest: bool
+    texts: Mapping[str, str], names: _Names, default: str, is_miss_latest: bool
 ) -> OffsetLimit:
-    if names.timestamp in given:
+    if names.timestamp in texts:
         option = names.timestamp
-        at = _time(given[option], option)
+        at = _time(texts[option], option)
         return OffsetLimit(
             LimitKind.TIMESTAMP, option, timestamp_ms=at, is_miss_latest=is_miss_latest
         )
-    if names.times in given:
+    if names.times in texts:
         option = names.times
-        times = parse_offsets(given[option], option, _TIMES_EXAMPLE)
+        times = parse_offsets(texts[option], option, _TIMES_EXAMPLE)
         for tp, time in times.items():
             _time(str(time), f"{option} of {tp}")
         return OffsetLimit(LimitKind.TIMESTAMPS, option, times, is_miss_latest=is_miss_latest)
     option = names.offsets
-    text = given.get(option, default).strip()
+    text = texts.get(option, default).strip()
     if text.lower() in ("earliest", "latest"):
         return OffsetLimit(LimitKind(text.lower()), option)
     if not text.startswith("{"):

@@ -1,110 +1,32 @@
-"""The options of ``format("kfast")``: one table, parsed and checked before a query starts.
+"""The options of a query, parsed and checked before it starts.
 
-Owns names, types, defaults and the rules between options; they are those of ``format("kafka")``,
-with some of kfast's own (`OPTIONS`). ``kafka.*`` options are checked by ``ConsumerConfig``; those
-that Spark decides itself are rejected here. Pure: imports no pyspark, and asks no broker. Messages
-never show a value that may be a secret.
+Owns the rules between options, which ``option_table`` declares. ``kafka.*`` options are checked by
+``ConsumerConfig``; those that Spark decides itself are rejected here. Pure: imports no pyspark, and
+asks no broker. Messages never show a value that may be a secret.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kfast._base.logs import get_logger
+from kfast.application.arguments import check_topic
 from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError, did_you_mean
-from kfast.spark.source.format_options import (
-    BYTES_AS_THEY_ARE,
-    FormatOptions,
-    column_options,
-    format_options,
-    registry_arguments,
-)
-from kfast.spark.source.offset_limits import END_OPTIONS, OffsetLimit, ending_limit, starting_limit
-from kfast.spark.source.option_kinds import (
-    Parser,
-    anything,
-    boolean,
-    choice,
-    duration_ms,
-    text,
-    whole_number,
-)
+from kfast.spark.source.format_options import FormatOptions, format_options, registry_arguments
+from kfast.spark.source.java_pattern import java_pattern
+from kfast.spark.source.offset_limits import OffsetLimit, ending_limit, starting_limit
+from kfast.spark.source.option_table import KAFKA, OPTIONS, REGISTRY, Option
 from kfast.spark.source.setting_errors import as_option_error
-from kfast.spark.source.topic_selection import TopicSelection, topic_selection
 from kfast.table.offset_ranges import BUNDLE_OFFSETS
+from kfast.table.offsets_json import format_partitions, parse_partitions
+from kfast.types import TopicPartition
 
 logger = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One row of the table."""
-
-    name: str
-    parse: Parser
-    default: object = None
-    doc: str = ""
-
-
-_ROWS: Final = (
-    Option("subscribe", anything, doc="topics, separated by commas"),
-    Option("subscribePattern", anything, doc="regular expression; a topic must match as a whole"),
-    Option("assign", anything, doc='partitions: {"topicA":[0,1]}'),
-    Option("startingOffsets", anything, doc="earliest, latest or JSON"),
-    Option("endingOffsets", anything, doc="latest or JSON; batch only"),
-    Option("startingTimestamp", anything, doc="ms since 1970, for all partitions"),
-    Option("endingTimestamp", anything, doc="ms since 1970, for all partitions; batch only"),
-    Option("startingOffsetsByTimestamp", anything, doc="ms since 1970 by partition, JSON"),
-    Option("endingOffsetsByTimestamp", anything, doc="the same for the end; batch only"),
-    Option(
-        "startingOffsetsByTimestampStrategy",
-        choice("error", "latest"),
-        "error",
-        "what a starting time after the last record means",
-    ),
-    Option("failOnDataLoss", boolean, True, "fail when offsets to be read are gone"),
-    Option("skipCorruptBatches", boolean, False, "leave out batches that cannot be decoded"),
-    Option(
-        "checkpointLocation",
-        text,
-        doc="the query's checkpoint, where ids of topics are kept; streams only",
-    ),
-    Option(
-        "minPartitions",
-        whole_number(1),
-        doc="fewest tasks; in a stream small ranges share one if it is left out",
-    ),
-    Option("maxRecordsPerPartition", whole_number(1), doc="most offsets of one task"),
-    Option("maxOffsetsPerTrigger", whole_number(1), doc="most offsets of one micro-batch"),
-    Option("minOffsetsPerTrigger", whole_number(1), doc="fewest offsets worth a micro-batch"),
-    Option("maxTriggerDelay", duration_ms, 900_000, "longest wait for minOffsetsPerTrigger"),
-    Option("includeHeaders", boolean, False, "add the column headers"),
-    Option("groupIdPrefix", text, "spark-kafka-source", "first part of client ids"),
-    Option("kafkaConsumer.pollTimeoutMs", whole_number(1), 120_000, "longest wait for records"),
-    Option("fetchOffset.numRetries", whole_number(0), 3, "tries of a look-up on the driver"),
-    Option("fetchOffset.retryIntervalMs", whole_number(0), 1_000, "time between them"),
-    # kfast's own
-    *(Option(*row) for source in ("key", "value") for row in column_options(source)),
-    Option("valueByteOrder", choice("big", "little"), "big", "of numbers inside a struct"),
-    Option(
-        "mode",
-        choice("PERMISSIVE", "DROPMALFORMED", "FAILFAST"),
-        "PERMISSIVE",
-        "malformed values: null, drop the record, or fail",
-    ),
-    Option("columnNameOfCorruptRecord", text, "_corrupt_record", "where PERMISSIVE keeps it"),
-    Option("pushdown", boolean, False, "turn filters into offset ranges; batch only"),
-    Option("commitOffsets", boolean, False, "commit finished batches to kafka.group.id"),
-)
-
-OPTIONS: Final[Mapping[str, Option]] = {row.name.lower(): row for row in _ROWS}
-"""Every option by its name in lower case."""
-
-_KAFKA: Final = "kafka."
-_REGISTRY: Final = "schemaregistry."
 _NO_OBJECTS: Final = (
     "objects are not sent to workers: use kafka.sasl.oauthbearer.token.endpoint.url with client id "
     "and secret, or kafka.sasl.mechanism=AWS_MSK_IAM"
@@ -122,7 +44,49 @@ _NOT_OURS: Final = {
 """Settings of a consumer that are rejected, and what to use instead."""
 
 
+_SELECTION: Final = ("subscribe", "subscribePattern", "assign")
+
+
 @dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """What a query reads: topics, a pattern, or partitions; the other two are empty.
+
+    Topics are read with all partitions they have or get. A pattern is one of Java's and matches
+    whole names of topics that are not internal.
+    """
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    partitions: tuple[TopicPartition, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """Topics to request metadata of; None for all."""
+        if self.pattern:
+            return None
+        return frozenset(self.topics or (tp.topic for tp in self.partitions))
+
+    def choose(self, topic: str, numbers: Iterable[int], is_internal: bool) -> set[TopicPartition]:
+        """Return the partitions read of a topic that has these."""
+        partitions = {TopicPartition(topic, number) for number in numbers}
+        if self.partitions:
+            return partitions.intersection(self.partitions)
+        if self.pattern:
+            matches = not is_internal and java_pattern(self.pattern).fullmatch(topic) is not None
+            return partitions if matches else set()
+        return partitions if topic in self.topics else set()
+
+    def has(self, partition: TopicPartition) -> bool:
+        """Return whether a partition is read, if it exists."""
+        return bool(self.choose(partition.topic, [partition.partition], is_internal=False))
+
+    def __str__(self) -> str:
+        if self.partitions:
+            return f"assign {format_partitions(self.partitions)}"
+        return f"pattern {self.pattern}" if self.pattern else f"topics {', '.join(self.topics)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
     """The options of one query, checked: see `OPTIONS`; None where one without default is left out.
 
@@ -133,31 +97,31 @@ class SourceOptions:
     topics: TopicSelection
     start: OffsetLimit
     end: OffsetLimit
-    group_id: str | None = None
-    kafka: Mapping[str, str] = field(default_factory=dict)
+    group_id: str | None
+    kafka: Mapping[str, str]
     """Settings of kfast's consumers, by Kafka's names."""
-    fail_on_data_loss: bool = True
-    skip_corrupt_batches: bool = False
-    checkpoint_location: str | None = None
-    min_partitions: int | None = None
-    max_records_per_partition: int | None = None
-    max_offsets_per_trigger: int | None = None
-    min_offsets_per_trigger: int | None = None
-    max_trigger_delay_ms: int = 900_000
-    include_headers: bool = False
-    group_id_prefix: str = "spark-kafka-source"
-    poll_timeout_ms: int = 120_000
-    num_retries: int = 3
-    retry_interval_ms: int = 1_000
-    value: FormatOptions = BYTES_AS_THEY_ARE
-    key: FormatOptions = BYTES_AS_THEY_ARE
-    registry: Mapping[str, object] = field(default_factory=dict, repr=False)
+    fail_on_data_loss: bool
+    skip_corrupt_batches: bool
+    checkpoint_location: str | None
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    include_headers: bool
+    group_id_prefix: str
+    poll_timeout_ms: int
+    num_retries: int
+    retry_interval_ms: int
+    value: FormatOptions
+    key: FormatOptions
+    registry: Mapping[str, object] = field(repr=False)
     """Arguments of `SchemaRegistry`; none without one."""
-    value_byte_order: str = "big"
-    mode: str = "PERMISSIVE"
-    corrupt_column: str = "_corrupt_record"
-    pushdown: bool = False
-    commit_offsets: bool = False
+    value_byte_order: str
+    mode: str
+    corrupt_column: str
+    pushdown: bool
+    commit_offsets: bool
 
     def format_of(self, source: str) -> FormatOptions:
         """Return how ``key`` or ``value`` is decoded."""
@@ -181,11 +145,11 @@ def parse_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptio
     Raises ``ConfigurationError`` if one is malformed or missing, or excludes another or the kind of
     query.
     """
-    given, kafka, registry = _sort(options)
-    values = {name: _parse(row, given.get(name)) for name, row in _by_name().items()}
+    texts, kafka, registry = _sort(options)
+    values = {row.name: _parse(row, texts.get(row.name)) for row in OPTIONS.values()}
     if is_stream:
-        _refuse_in_stream(given)
-    elif "maxOffsetsPerTrigger" in given:
+        _refuse_in_stream(texts, values)
+    elif "maxOffsetsPerTrigger" in texts:
         logger.warning("maxOffsetsPerTrigger is for streams: a batch query reads everything")
     low, high = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
     if low is not None and high is not None and low > high:
@@ -202,43 +166,26 @@ def parse_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptio
         source: format_options(source, values, has_registry=bool(registry))
         for source in ("key", "value")
     }
-    if registry and not any(each.takes_registry for each in formats.values()):
+    if registry and not any(form.takes_registry for form in formats.values()):
         raise ConfigurationError(
             "a schema registry is given, and neither keys nor values have schemas",
             hint="set valueFormat or keyFormat to avro, protobuf or json",
         )
     return SourceOptions(
         is_stream=is_stream,
-        topics=topic_selection(given),
+        topics=_topic_selection(texts),
         start=starting_limit(
-            given,
+            texts,
             is_stream=is_stream,
             is_miss_latest=values["startingOffsetsByTimestampStrategy"] == "latest",
         ),
-        end=ending_limit({} if is_stream else given),
+        end=ending_limit({} if is_stream else texts),
         group_id=group_id,
         kafka=_consumer_settings(kafka, group_id, values["groupIdPrefix"]),
-        fail_on_data_loss=values["failOnDataLoss"],
-        skip_corrupt_batches=values["skipCorruptBatches"],
-        checkpoint_location=values["checkpointLocation"],
-        min_partitions=values["minPartitions"],
-        max_records_per_partition=values["maxRecordsPerPartition"],
-        max_offsets_per_trigger=high,
-        min_offsets_per_trigger=low,
-        max_trigger_delay_ms=values["maxTriggerDelay"],
-        include_headers=values["includeHeaders"],
-        group_id_prefix=values["groupIdPrefix"],
-        poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
-        num_retries=values["fetchOffset.numRetries"],
-        retry_interval_ms=values["fetchOffset.retryIntervalMs"],
         value=formats["value"],
         key=formats["key"],
         registry=registry_arguments(registry),
-        value_byte_order=values["valueByteOrder"],
-        mode=values["mode"],
-        corrupt_column=values["columnNameOfCorruptRecord"],
-        pushdown=values["pushdown"],
-        commit_offsets=values["commitOffsets"],
+        **{row.field: values[row.name] for row in OPTIONS.values() if row.field},
     )
 
 
@@ -250,29 +197,28 @@ def shared_options(options: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in options.items()
-        if not name.lower().startswith(("starting", "ending", "pushdown", "maxoffsets"))
+        if not (
+            name.lower().startswith("starting")
+            or (name.lower() in OPTIONS and OPTIONS[name.lower()].kind)
+        )
     }
-
-
-def _by_name() -> dict[str, Option]:
-    return {row.name: row for row in _ROWS}
 
 
 def _sort(
     options: Mapping[str, str],
 ) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Return the source's options by their full names, and settings of Kafka and of a registry."""
-    given: dict[str, str] = {}
+    texts: dict[str, str] = {}
     kafka: dict[str, str] = {}
     registry: dict[str, str] = {}
     for spelling, value in options.items():
         name = spelling.lower()
-        if name.startswith(_KAFKA):
-            kafka[name.removeprefix(_KAFKA)] = value
-        elif name.startswith(_REGISTRY):
-            registry[name.removeprefix(_REGISTRY)] = value
+        if name.startswith(KAFKA):
+            kafka[name.removeprefix(KAFKA)] = value
+        elif name.startswith(REGISTRY):
+            registry[name.removeprefix(REGISTRY)] = value
         elif name in OPTIONS:
-            given[OPTIONS[name].name] = value
+            texts[OPTIONS[name].name] = value
         else:
             near = did_you_mean(name, OPTIONS)
             if near is not None:
@@ -282,7 +228,7 @@ def _sort(
                 )
             # Options may be shared with other sources, and Spark adds some of its own.
             logger.info("option %s is ignored by this source", spelling)
-    return given, kafka, registry
+    return texts, kafka, registry
 
 
 def _parse(row: Option, value: str | None) -> Any:
@@ -296,17 +242,17 @@ def _parse(row: Option, value: str | None) -> Any:
         ) from None
 
 
-def _refuse_in_stream(given: Mapping[str, str]) -> None:
-    for name in END_OPTIONS:
-        if name in given:
-            raise ConfigurationError(
-                f"{name} is not for streams: a stream has no end",
-                hint="leave it out, or read a batch; to read what the topics have now, use "
-                "trigger(availableNow=True)",
-            )
-    if given.get("pushdown", "").strip().lower() == "true":
+def _refuse_in_stream(texts: Mapping[str, str], values: Mapping[str, Any]) -> None:
+    if values["pushdown"]:
         raise ConfigurationError(
             "pushdown is not for streams: a stream has all offsets in turn", hint="leave it out"
+        )
+    ends = [name for name in texts if OPTIONS[name.lower()].kind == "batch" and name != "pushdown"]
+    if ends:
+        raise ConfigurationError(
+            f"{ends[0]} is not for streams: a stream has no end",
+            hint="leave it out, or read a batch; to read what the topics have now, use "
+            "trigger(availableNow=True)",
         )
 
 
@@ -334,3 +280,47 @@ def _consumer_settings(
     except ConfigurationError as error:
         raise as_option_error(error, settings) from None
     return settings
+
+
+def _topic_selection(texts: Mapping[str, str]) -> TopicSelection:
+    """Return what the options select.
+
+    Raises ``ConfigurationError`` if none or several of the three are given or the one is malformed,
+    and ``InvalidTopicError`` for a name no topic can have.
+    """
+    chosen = [name for name in _SELECTION if name in texts]
+    if len(chosen) != 1:
+        raise ConfigurationError(
+            f"exactly one of the options {', '.join(_SELECTION)} must be given",
+            found=f"{' and '.join(chosen)} are given" if chosen else "none of them is given",
+            hint='for example .option("subscribe", "topicA,topicB")',
+        )
+    (option,) = chosen
+    text = texts[option].strip()
+    if option == "subscribe":
+        topics = tuple(dict.fromkeys(filter(None, (name.strip() for name in text.split(",")))))
+        if not topics:
+            raise ConfigurationError("option subscribe names no topic", hint="name one at least")
+        for topic in topics:
+            check_topic(topic)
+        return TopicSelection(topics=topics)
+    if option == "subscribePattern":
+        return TopicSelection(pattern=_pattern(text))
+    partitions = parse_partitions(text, option)
+    if not partitions:
+        raise ConfigurationError("option assign names no partition", hint="name one at least")
+    for tp in partitions:
+        check_topic(tp.topic)
+    return TopicSelection(partitions=partitions)
+
+
+def _pattern(text: str) -> str:
+    if not text:
+        raise ConfigurationError("option subscribePattern is empty", hint="give a pattern")
+    try:
+        java_pattern(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"option subscribePattern = {text}: {error}", hint="write a regular expression of Java"
+        ) from None
+    return text

@@ -29,8 +29,9 @@ of their columns are decoded. What these need besides is in ``value_schemas``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast.errors import ConfigurationError, did_you_mean
@@ -58,15 +59,22 @@ _ANY: Final = ""
 """The type of a column that any may have."""
 
 
-def default_schema(options: SourceOptions) -> str:
+def default_schema(
+    options: SourceOptions,
+    names: Collection[str] = (),
+    typed: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Return the schema of a query without a user's schema, in Spark's DDL.
 
+    ``names`` are its columns, all by default, and ``typed`` types of keys or values that are known.
     Raises ``ConfigurationError`` for ``struct`` and ``json``, which need one; a subject's schema is
     looked up.
     """
-    types = dict(KAFKA_COLUMNS)
+    types = {**KAFKA_COLUMNS, **typed}
     for source in _SOURCES:
         form = options.format_of(source)
+        if source in typed or (names and source not in names):
+            continue
         if form.kind == STRUCT:
             raise ConfigurationError(
                 f"{source}Format = struct needs a schema",
@@ -80,7 +88,9 @@ def default_schema(options: SourceOptions) -> str:
             types[source] = FORMAT_TYPES[form.kind]
     if options.include_headers:
         types["headers"] = HEADERS_TYPE
-    return ", ".join(f"{SPELLINGS.get(name, name)} {kind}" for name, kind in types.items())
+    chosen = [name.lower() for name in names] or [*types]
+    types[RESCUED] = "string"
+    return ", ".join(f"{SPELLINGS.get(name, name)} {types[name]}" for name in chosen)
 
 
 def project(schema: Mapping[str, Any], options: SourceOptions) -> Projection:
@@ -89,16 +99,16 @@ def project(schema: Mapping[str, Any], options: SourceOptions) -> Projection:
     Raises ``ConfigurationError`` if a column does not exist, exists twice, or has another type; a
     subject's schema is looked up.
     """
-    known = _known_types(options)
+    types = _known_types(options)
     columns: list[OutputColumn] = []
     for field in schema["fields"]:
         name, kind = field["name"], sql_type(field["type"])
         lower = name.lower()
-        if lower not in known:
-            raise _unknown(name, known)
-        if known[lower] not in {_ANY, kind}:
+        if lower not in types:
+            raise _unknown(name, types)
+        if types[lower] not in {_ANY, kind}:
             raise ConfigurationError(
-                f"column {name} is {known[lower]}, not {kind}",
+                f"column {name} is {types[lower]}, not {kind}",
                 hint=_type_hint(lower, options),
             )
         if any(lower == column.name.lower() for column in columns):
@@ -106,12 +116,12 @@ def project(schema: Mapping[str, Any], options: SourceOptions) -> Projection:
         source = {options.corrupt_column.lower(): "corrupt", _REASON: "reason"}.get(lower, lower)
         columns.append(OutputColumn(name, source, field["type"], field.get("nullable", True)))
     if not columns:
-        raise ConfigurationError("the schema has no column", hint=f"choose from {', '.join(known)}")
-    made = Projection(tuple(columns), mode=options.mode)
+        raise ConfigurationError("the schema has no column", hint=f"choose from {', '.join(types)}")
+    projection = Projection(tuple(columns), mode=options.mode)
     return replace(
-        made,
-        value=_format("value", made.column("value"), options),
-        key=_format("key", made.column("key"), options),
+        projection,
+        value=_format("value", projection.column("value"), options),
+        key=_format("key", projection.column("key"), options),
     )
 
 
@@ -151,18 +161,18 @@ def _known_types(options: SourceOptions) -> dict[str, str]:
     return types
 
 
-def _unknown(name: str, known: Mapping[str, str]) -> ConfigurationError:
+def _unknown(name: str, types: Mapping[str, str]) -> ConfigurationError:
     hints = {
         "headers": "set includeHeaders=true",
         "_corrupt_record": "it is for mode PERMISSIVE with a valueFormat",
         _REASON: "it is for mode PERMISSIVE",
         RESCUED: "it is for valueFormat=json",
     }
-    near = did_you_mean(name.lower(), known)
+    near = did_you_mean(name.lower(), types)
     spelled = SPELLINGS.get(near or "", near)
     return ConfigurationError(
         f"unknown column {name}" + (f"; did you mean {spelled}?" if near else ""),
-        found=f"columns are {', '.join(SPELLINGS.get(each, each) for each in known)}",
+        found=f"columns are {', '.join(SPELLINGS.get(column, column) for column in types)}",
         hint=hints.get(name.lower(), "name only these, in any order"),
     )
 

@@ -42,8 +42,8 @@ def registry_of(arguments: Mapping[str, object]) -> SchemaRegistry | None:
     """Return this process's registry with these arguments; None without any."""
     if not arguments:
         return None
-    made = SchemaRegistry(**arguments)  # type: ignore[arg-type]  # checked with the options
-    return _REGISTRIES.setdefault(made, made)
+    registry = SchemaRegistry(**arguments)  # type: ignore[arg-type]  # checked with the options
+    return _REGISTRIES.setdefault(registry, registry)
 
 
 def default_type(source: str, options: SourceOptions) -> str:
@@ -87,14 +87,35 @@ def planned_format(
     if _is_looked_up(options, source, arguments):
         version = _registered(source, options)
         arguments["options"] = {**arguments.get("options", {}), "reader": version}
-    made = ColumnFormat(form.kind, arguments)
+    column_format = ColumnFormat(form.kind, arguments)
     if column is not None:
-        wanted = field_of_spark(column.json_type, column.name)
+        field = field_of_spark(column.json_type, column.name)
         if form.kind != "json":
-            check_conversion(_root(source, made, column, options), wanted, column.name)
+            check_conversion(_root(source, column_format, column, options), field, column.name)
         else:
-            _deserializer(source, made, column, options)
-    return made
+            _deserializer(source, column_format, column, options)
+    return column_format
+
+
+def followed_columns(options: SourceOptions) -> list[str]:
+    """Return which of ``key`` and ``value`` have the columns of a subject's latest version."""
+    return [
+        source
+        for source in ("key", "value")
+        for form in (options.format_of(source),)
+        if form.version is None and _is_looked_up(options, source, form.arguments)
+    ]
+
+
+def latest_version(source: str, options: SourceOptions) -> str:
+    """Return the version that `planned_format` reads by now, as a reader is named.
+
+    Raises
+    ------
+    SchemaRegistryError
+        The registry cannot be reached, or refuses.
+    """
+    return _registered(source, options)
 
 
 def _is_looked_up(options: SourceOptions, source: str, arguments: Mapping[str, Any]) -> bool:
@@ -126,17 +147,17 @@ def _registered(source: str, options: SourceOptions) -> str:
         subject = f"{topic}-{source}"
     key = SchemaKey.of_version(subject, form.version)
     answers = registry.wait_for([key], is_serialized=form.kind == "protobuf")
-    found = answers.found.get(key)
-    if found is None:
+    schema = answers.found.get(key)
+    if schema is None:
         raise registry.not_there(key)
-    if found.schema_type != _SCHEMA_TYPES[form.kind]:
+    if schema.schema_type != _SCHEMA_TYPES[form.kind]:
         raise ConfigurationError(
-            f'subject "{subject}" has a schema of {found.schema_type}, and {source}Format is '
+            f'subject "{subject}" has a schema of {schema.schema_type}, and {source}Format is '
             f"{form.kind}",
             hint=f"set {source}Format, or {source}Subject",
         )
-    logger.info("%ss are read by %s", source, found)
-    return f"{subject}:{form.version or found.version}"
+    logger.info("%ss are read by %s", source, schema)
+    return f"{subject}:{form.version or schema.version}"
 
 
 def _root(
@@ -163,30 +184,30 @@ def _deserializer(
         key=form if source == "key" else plain,
         mode="FAILFAST",  # decoded, whether there is a column or not
     )
-    made = deserializers_of(
+    deserializers = deserializers_of(
         projection, registry_of(options.registry), spelled=lambda name: _spelled(source, name)
     )
-    return cast("TypedDeserializer", made[source])
+    return cast("TypedDeserializer", deserializers[source])
 
 
 def _spelled(source: str, argument: str) -> str:
     """Return the option that has an argument of ``deserializer_of``."""
     if argument == "registry":
         return "schemaRegistry.url"
-    return source + "".join(part.capitalize() for part in argument.split("_"))
+    return source + "".join(word.capitalize() for word in argument.split("_"))
 
 
-def _descriptors(source: str, given: str, folders: str | None) -> dict[str, Any]:
+def _descriptors(source: str, text: str, folders: str | None) -> dict[str, Any]:
     """Return the descriptors that are given as base64, or in a file of the driver.
 
     Of a ``.proto`` file that is its text, with those of the files that it imports.
     """
-    path, proto = Path(given), None
+    path, proto = Path(text), None
     try:
         if path.is_file() and path.suffix == ".proto":
             proto = path.read_text(encoding="utf-8-sig")
         elif path.is_file():
-            given = base64.b64encode(path.read_bytes()).decode()
+            text = base64.b64encode(path.read_bytes()).decode()
     except (OSError, ValueError):  # too long for a name, or not text
         pass
     if proto is not None:
@@ -195,13 +216,13 @@ def _descriptors(source: str, given: str, folders: str | None) -> dict[str, Any]
     if folders is not None:
         raise _no_text(source)
     try:
-        base64.b64decode(given, validate=True)
+        base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise ConfigurationError(
             f"option {source}DescriptorSet is neither a file nor base64",
             hint="protoc --include_imports --descriptor_set_out=FILE x.proto",
         ) from None
-    return {"descriptor_set": {"base64": given}}
+    return {"descriptor_set": {"base64": text}}
 
 
 def _no_text(source: str) -> ConfigurationError:

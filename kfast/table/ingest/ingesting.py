@@ -16,7 +16,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from kfast._base.clock import Clock, SystemClock
 from kfast._base.logs import get_logger
@@ -72,7 +72,6 @@ from kfast.table.row_changes import check_keys
 from kfast.table.schema_changes import as_table, schema_change
 from kfast.table.store import TableStore, storage_errors
 from kfast.table.table_log import STAGING, OpenTable, TableLog
-from kfast.table.unknown_warning import UnknownWarning
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -150,7 +149,6 @@ class Ingest:
         """Ends of the logs, as far as they are known."""
         self._begins: dict[TopicPartition, int] = {}
         self._dead_letters = ""
-        self._unknown = UnknownWarning()
 
     def _define(self, roots: Roots) -> None:
         """Take the schemas of typed columns, from which the columns of the table follow."""
@@ -248,7 +246,12 @@ class Ingest:
         return serve_metrics(self._options.metrics, self._open_log(), lambda: self._lag)
 
     def _run(self, consumer: IngestConsumer) -> None:
-        log = self._open_log()
+        upserts: DeltaUpserts | None = None
+        if self._upserted is not None:
+            from kfast.table import delta_upserts  # noqa: PLC0415 - rarely used
+
+            upserts = delta_upserts.DeltaUpserts(self._store)
+        log = open_log(self._store, self._shape, self._open_folder, upserts)
         publisher = Publisher(log, self._open_folder)
         if self._options.dead_letter is not None and self._letters is None:
             self._dead_letters = check_dead_letters(
@@ -259,11 +262,11 @@ class Ingest:
             table, planned = self._open(consumer, log)
             publisher.sweep(now_ms, ALL, self._dead_letters)
         self._known_ends, self._known_bytes = table.last.ends, table.last.bytes
-        self._lag = {each.topic_partition: each.offsets for each in planned}
+        self._lag = {plan.topic_partition: plan.offsets for plan in planned}
         start = IngestStart(
             self._store.url,
             ", ".join(self._options.topics),
-            {each.topic_partition: each.start_offset for each in planned},
+            {plan.topic_partition: plan.start_offset for plan in planned},
             sum(self._lag.values()),
             table.last.rows,
         )
@@ -277,7 +280,7 @@ class Ingest:
             self._clock,
             self._timeout_ms,
         )
-        run = IngestRun(consumer, reader, publisher, log, table, table.last)
+        run = IngestRun(consumer, reader, publisher, log, table, table.last, upserts)
         if self._upserted is not None:
             self._changes = TableChanges(
                 self._options,
@@ -286,12 +289,12 @@ class Ingest:
             )
             self._changes.define(self._upserted, self._read_projection, self._deserializers)
         try:
-            for each in planned:
-                self._add(each, run)
+            for plan in planned:
+                self._add(plan, run)
             if self._bounds is not None:  # kept before anything is read
-                for each in planned:
-                    if each.topic_partition not in self._known_ends:
-                        self._files[each.topic_partition].done.append(each.without_offsets)
+                for plan in planned:
+                    if plan.topic_partition not in self._known_ends:
+                        self._files[plan.topic_partition].done.append(plan.without_offsets)
                 self._publish(run)
             self._read_to_ends(planned, run)
             self._publish_columns(planned, run)
@@ -367,15 +370,14 @@ class Ingest:
         complete = self._complete
         if not complete:
             return
-        if self._changes is not None:
-            cast("DeltaUpserts", run.log).put(self._changes.take(), self._options.compression)
+        if self._changes is not None and run.upserts is not None:
+            run.upserts.put(self._changes.take(), self._options.compression)
         with storage_errors(f"cannot publish files of {self._store.url}"):
             entry = run.publish(complete, self._topics.ids, self._shape)
         for files in self._files.values():
             files.done.clear()
         self._totals.add(entry)
         self._known_ends = entry.ends
-        self._unknown.note(entry)
         for watcher in self._watchers:
             watcher.add(entry)
         if self._commits is not None:
@@ -397,18 +399,18 @@ class Ingest:
 
     # --- reading ----------------------------------------------------------------------------------
 
-    def _make_files(self, wanted: OffsetRange, run: IngestRun) -> RangeFiles:
+    def _make_files(self, offset_range: OffsetRange, run: IngestRun) -> RangeFiles:
         options = self._options
         letters: DeadLetterSink | None = None
         if self._letters is not None:
-            letters = self._letters.of_range(wanted)
+            letters = self._letters.of_range(offset_range)
         elif self._dead_letters:
             folder = self._open_folder(self._dead_letters)
-            letters = DeadLetters(folder, wanted, run.table.writer.id)
+            letters = DeadLetters(folder, offset_range, run.table.writer.id)
         return RangeFiles(
             self._store,
             self._projection,
-            wanted,
+            offset_range,
             run.table.writer.id,
             table_format=options.format,
             partition_by=options.partition_by,
@@ -432,7 +434,7 @@ class Ingest:
             files = PartitionFiles(
                 tp,
                 planned.from_offset,
-                lambda wanted: self._make_files(wanted, run),
+                lambda offset_range: self._make_files(offset_range, run),
                 rows_per_file=options.rows_per_file,
                 bytes_per_file=options.bytes_per_file,
             )
@@ -443,10 +445,13 @@ class Ingest:
 
     def _read_to_ends(self, planned: Sequence[PlannedRange], run: IngestRun) -> None:
         """Read up to the ends of the plan, some partitions at a time, and publish the rest."""
-        due = [each for each in planned if each.offsets > 0 or each.lost_offsets]
+        due = [plan for plan in planned if plan.offsets > 0 or plan.lost_offsets]
         for first in range(0, len(due), _PARTITIONS_AT_ONCE):
             some = due[first : first + _PARTITIONS_AT_ONCE]
-            self._read({each.topic_partition: each.until_offset for each in some}, run)
+            self._read(
+                {plan.topic_partition: plan.until_offset for plan in some},
+                run,
+            )
             if self._is_stopping:
                 break
         self._publish(run)
@@ -571,19 +576,9 @@ class Ingest:
     # --- the end ----------------------------------------------------------------------------------
 
     def _summary(self, seconds: float) -> IngestSummary:
-        names, totals = self._topic_names, self._totals
-        return IngestSummary(
-            rows=totals.rows,
-            bytes=totals.bytes,
-            files=totals.files,
-            batches=totals.batches,
-            seconds=seconds,
-            lost_offsets=totals.lost_offsets,
-            bad_records=totals.bad_records,
-            dead_letters=totals.dead_letters,
-            unknown_fields=totals.unknown_fields,
-            ends={tp: at for tp, at in sorted(self._known_ends.items()) if tp.topic in names},
-        )
+        names = self._topic_names
+        ends = {tp: at for tp, at in self._known_ends.items() if tp.topic in names}
+        return IngestSummary.of(self._totals, seconds, ends)
 
     def __repr__(self) -> str:
         return f"<Ingest of {', '.join(self._options.topics)} to {self._store.url}>"

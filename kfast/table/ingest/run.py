@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kfast.errors import KafkaError
 from kfast.table.batches import ReadRange, files_in
@@ -16,6 +17,9 @@ from kfast.table.ingest.reading import RecordReader
 from kfast.table.projection import Projection
 from kfast.table.publish import Publisher
 from kfast.table.table_log import OpenTable, TableLog
+
+if TYPE_CHECKING:
+    from kfast.table.delta_upserts import DeltaUpserts
 
 
 @dataclass(slots=True)
@@ -28,6 +32,8 @@ class IngestRun:
     log: TableLog
     table: OpenTable
     last: Entry
+    upserts: DeltaUpserts | None = None
+    """Takes the changes of a table with keys."""
     number: int = 0
 
     def publish(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
+from kfast.table.ingest_totals import IngestTotals
 from kfast.types import TopicPartition
 
 
@@ -48,3 +50,19 @@ class IngestSummary:
     dead_letters: int = 0
     unknown_fields: int = 0
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, totals: IngestTotals, seconds: float, ends: Mapping[TopicPartition, int]) -> Self:
+        """Make the summary of a run from the sums of its batches."""
+        return cls(
+            rows=totals.rows,
+            bytes=totals.bytes,
+            files=totals.files,
+            batches=totals.batches,
+            seconds=seconds,
+            lost_offsets=totals.lost_offsets,
+            bad_records=totals.bad_records,
+            dead_letters=totals.dead_letters,
+            unknown_fields=totals.unknown_fields,
+            ends=dict(sorted(ends.items())),
+        )

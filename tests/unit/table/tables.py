@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from kfast.spark.ingest.opening import open_table
+from kfast.spark.ingest.checkpoint import open_table
 from kfast.table.batches import BatchPart, DataFile, ReadRange
 from kfast.table.entries import TableShape
 from kfast.table.file_names import final_path
@@ -140,8 +140,10 @@ def table(
     log: TableLog | None = None,
 ) -> OpenTable:
     """Open the table as the start of a query does."""
+    log = log or ManifestLog(store)
     return open_table(
-        log or ManifestLog(store),
+        log,
+        log.last(),
         Checkpoint(writer, is_used=is_used),
         shape,
         Projection(()),

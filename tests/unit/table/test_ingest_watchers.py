@@ -109,7 +109,7 @@ def test_a_kind_of_loss_is_a_warning_once_a_minute(caplog: pytest.LogCaptureFixt
     watcher.add(entry(file(0, 10, 20), file(1, 0, 5)))
     assert new() == []
     watcher.add(entry(file(0, 20, 30, bad_records=3), file(1, 5, 9, bad_records=1)))
-    assert new() == [f"/data/orders: 4 {bad} (orders-0 offsets 20 to 29 and 1 more ranges)"]
+    assert new() == [f"/data/orders: 4 {bad} (orders-0 offsets 20 to 29 and 1 more)"]
     clock.advance(30_000)
     watcher.add(entry(file(0, 30, 40, bad_records=5, produced_letters=5)))
     assert new() == ["/data/orders: 5 dead letters (orders-0 offsets 30 to 39)"]
