@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Compiles nothing: `.built` does, in several processes, and once.
+INSTALL := KFAST_EXTENSIONS= PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --no-build-isolation --editable
 NATIVE := $(shell find src_pyx -name '*.p[yx][xd]') $(shell find kfast/consumer kfast/application -name '*.py')
 
 SECONDS ?= 300
@@ -12,27 +14,39 @@ WORKERS ?= 3
 FAST := tests/unit tests/property tests/leaks tests/typing $(wildcard tests/test_*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help env build jars registry archives demo demo-spark test test-fast bench bench-spark micro asan soak docs lint clean
+.PHONY: help env build build-core jars registry archives demo demo-spark test test-fast bench bench-spark micro asan soak docs lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-env: $(VENV)/.installed ## make the virtual environment, with everything for development
-
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.tools:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet "setuptools>=77" "cython>=3.1"
-	$(BIN)/pip install --quiet --no-build-isolation --editable ".[dev]"
+	$(BIN)/pip install --quiet --upgrade pip "setuptools>=77" "cython>=3.2" "jgo>=3"
 	touch $@
 
-$(VENV)/.built: $(VENV)/.installed setup.py $(NATIVE)
-	$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
+# What an extra of pyproject.toml lists.
+$(VENV)/.core $(VENV)/.dev: $(VENV)/.%: $(VENV)/.tools pyproject.toml
+	$(INSTALL) ".[$*]"
 	touch $@
 
-build: $(VENV)/.built ## compile the extensions, if a source has changed
+# Kafka, which the demo starts, is downloaded meanwhile; if that fails, the demo says so.
+$(VENV)/.demo: $(VENV)/.tools pyproject.toml
+	@echo "installing what the demo needs and compiling kfast: one to two minutes"
+	$(BIN)/python -c "from kfast.local.jars import resolve_jars; resolve_jars()" 2>/dev/null & \
+	$(INSTALL) ".[demo]" && \
+	$(MAKE) --no-print-directory $(VENV)/.built && wait && touch $@
 
-demo: build ## see what kfast does, on an Apache Kafka of its own
+$(VENV)/.built: $(VENV)/.tools setup.py $(NATIVE)
+	$(BIN)/python setup.py --quiet build_ext --inplace >/dev/null
+	touch $@
+
+env: $(VENV)/.dev ## make the virtual environment, with everything for development
+
+build-core: $(VENV)/.core $(VENV)/.built ## what lint and make test-fast need, compiled
+
+build: $(VENV)/.dev $(VENV)/.built ## what make test needs, compiled
+
+demo: $(VENV)/.demo $(VENV)/.built ## see what kfast does, on an Apache Kafka of its own
 	$(BIN)/python -m kfast demo --kafka
 
 demo-spark: build ## Kafka topics into Parquet with Spark, beside Spark's own connector
@@ -58,7 +72,7 @@ test: archives ## all tests, in WORKERS processes (3)
 
 test-fast: export PYTHONDONTWRITEBYTECODE :=
 test-fast: export KFAST_TEST_FAST := 1
-test-fast: build ## unit and property tests, within a minute: no JVM, no jars
+test-fast: build-core ## unit and property tests, within a minute: no JVM, no jars
 	$(BIN)/python -m pytest --quiet -m "not slow" --numprocesses auto --dist worksteal $(FAST)
 
 bench: jars ## a short run of the benchmarks against a real broker
@@ -67,7 +81,7 @@ bench: jars ## a short run of the benchmarks against a real broker
 bench-spark: jars ## the Spark benchmark
 	$(BIN)/python -m bench.spark
 
-micro: build ## benchmarks of decoding from memory, without a broker
+micro: build-core ## benchmarks of decoding from memory, without a broker
 	$(BIN)/python -m pytest bench/micro --benchmark-only
 
 # On a build of its own.
@@ -85,7 +99,7 @@ docs: build ## build the documentation into build/site, strictly and without a n
 	$(BIN)/python -m tools.reference
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-lint: env ## ruff, mypy and cython-lint, as continuous integration runs them
+lint: $(VENV)/.core ## ruff, mypy and cython-lint, as continuous integration runs them
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -93,5 +107,5 @@ lint: env ## ruff, mypy and cython-lint, as continuous integration runs them
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint src_pyx
 
 clean: ## remove what was built; the virtual environment stays
-	rm -rf build dist *.egg-info $(VENV)/.built
+	rm -rf build dist *.egg-info $(VENV)/.built $(VENV)/.demo
 	find kfast -name '*.so' -delete

@@ -7,7 +7,7 @@ Switches, read from the environment:
 ``KFAST_COVERAGE=1``   Cython line tracing for coverage.
 ``KFAST_WERROR=1``     C warnings are errors (CI).
 ``KFAST_ANNOTATE=1``   writes Cython's annotated HTML next to the generated C.
-``KFAST_EXTENSIONS=a,b`` builds only the named modules.
+``KFAST_EXTENSIONS=a,b`` builds only the named modules, none if it is empty.
 """
 
 from __future__ import annotations
@@ -71,12 +71,15 @@ COMPILED_PYTHON = (
     "consumer.fetch.collector",
     "application.rests",
 )
+SHARED = "kfast._native._cython"
+"""What Cython needs for memory views, compiled once for all modules."""
 
 
 def switch(name: str) -> bool:
     return os.environ.get(f"KFAST_{name}", "0") not in {"", "0"}
 
 
+PROCESSES = os.cpu_count() or 1
 DEBUG, SANITIZE, COVERAGE = switch("DEBUG"), switch("SANITIZE"), switch("COVERAGE")
 
 compile_args = ["-O3", "-g0", "-Wall", "-Wextra", "-fno-strict-aliasing", "-fvisibility=hidden"]
@@ -125,22 +128,27 @@ python_directives = {
     "linetrace": COVERAGE,
 }
 
-wanted = set(filter(None, os.environ.get("KFAST_EXTENSIONS", "").split(",")))
+chosen = os.environ.get("KFAST_EXTENSIONS")
+wanted = {*MODULES, *COMPILED_PYTHON} if chosen is None else {*filter(None, chosen.split(","))}
 if unknown := wanted.difference(MODULES, COMPILED_PYTHON):
     sys.exit(f"KFAST_EXTENSIONS names unknown modules: {', '.join(sorted(unknown))}")
 
 
-def extensions(modules: tuple[str, ...], folder: Path, ending: str) -> list[Extension]:
+def extension(name: str, source: str, *more: str) -> Extension:
+    return Extension(
+        name,
+        [source],
+        extra_compile_args=[*compile_args, *more],
+        extra_link_args=link_args,
+        define_macros=macros,
+    )
+
+
+def extensions(modules: tuple[str, ...], folder: Path, ending: str, *more: str) -> list[Extension]:
     return [
-        Extension(
-            f"kfast.{name}",
-            [str(folder / f"{name.replace('.', '/')}{ending}")],
-            extra_compile_args=compile_args,
-            extra_link_args=link_args,
-            define_macros=macros,
-        )
+        extension(f"kfast.{name}", str(folder / f"{name.replace('.', '/')}{ending}"), *more)
         for name in modules
-        if not wanted or name in wanted
+        if name in wanted
     ]
 
 
@@ -150,13 +158,22 @@ def compiled(extensions: list[Extension], directives: dict[str, object]) -> list
         include_path=["src_pyx"],
         build_dir=str(Path("build") / ("cython-debug" if DEBUG else "cython")),
         compiler_directives=directives,
+        shared_utility_qualified_name=SHARED,
+        nthreads=PROCESSES,
         annotate=switch("ANNOTATE"),
         show_all_warnings=False,
     )
     return result
 
 
+# Python that was compiled runs in the interpreter's functions, and Cython's own once per column:
+# to optimise them takes half a minute and shows nowhere.
+quickly = () if DEBUG or SANITIZE else ("-O1",)
+native = extensions(MODULES, SOURCES / "kfast", ".pyx")
+if wanted:
+    native.append(extension(SHARED, f"{SHARED.replace('.', '/')}.c", *quickly))
 setup(
-    ext_modules=compiled(extensions(MODULES, SOURCES / "kfast", ".pyx"), directives)
-    + compiled(extensions(COMPILED_PYTHON, Path("kfast"), ".py"), python_directives)
+    ext_modules=compiled(native, directives)
+    + compiled(extensions(COMPILED_PYTHON, Path("kfast"), ".py", *quickly), python_directives),
+    options={"build_ext": {"parallel": PROCESSES}},
 )

@@ -14,6 +14,7 @@ from tests.arrow_validation import validate_exports
 from tests.distribution import (
     pytest_xdist_make_scheduler as pytest_xdist_make_scheduler,  # noqa: PLC0414
 )
+from tests.flaky import pytest_runtest_protocol as pytest_runtest_protocol  # noqa: PLC0414
 from tests.skips import pytest_make_collect_report as pytest_make_collect_report  # noqa: PLC0414
 from tests.skips import pytest_runtest_makereport as pytest_runtest_makereport  # noqa: PLC0414
 
@@ -34,7 +35,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-LEAVING_S = 2.0
+LEAVING_S = 10.0
 """How long a thread that is about to end may take."""
 
 

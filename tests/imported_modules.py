@@ -8,6 +8,23 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+READ = """
+import json, sys
+from kfast import KafkaConsumer
+settings = json.loads(sys.argv[1])
+with KafkaConsumer("t", auto_offset_reset="earliest", **settings) as consumer:
+    made = set(sys.modules)
+    count = 0
+    while count < 20:
+        records = consumer.poll(timeout_ms=5_000)
+        count += sum(map(len, records.values()))
+    if settings.get("group_id"):
+        consumer.commit(records.next_offsets())
+    read = set(sys.modules)
+print(json.dumps([sorted(made), sorted(read - made)]))
+"""
+"""Makes a consumer with the settings in its argument and reads 20 records."""
+
 
 def last_line_of(program: str, *arguments: str) -> Any:
     """Return what a Python program prints last, which is JSON."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import kfast
 from kfast import errors
@@ -20,6 +19,8 @@ from kfast.cli.commands import COMMANDS
 from kfast.config import ConsumerConfig
 from tests.document_examples import ROOT, user_documents
 from tools.reference import commands, error_classes, pages, write
+
+yaml = pytest.importorskip("yaml")
 
 OFFLINE = """\
 import socket, sys

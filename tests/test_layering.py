@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import textwrap
 from pathlib import Path
 
@@ -76,6 +78,46 @@ def test_no_modules_need_each_other() -> None:
         assert free, {module: targets & needs.keys() for module, targets in needs.items()}
         for module in free:
             del needs[module]
+
+
+TESTS = Path(__file__).resolve().parent
+
+
+def test_no_test_module_is_imported() -> None:
+    """What several tests need is in a module of its own, which has no tests."""
+    imported = {
+        f"{path.relative_to(TESTS)}: {module}"
+        for path in sorted(TESTS.rglob("*.py"))
+        for module in imported_test_modules(path.read_text(encoding="utf-8"))
+    }
+    assert not imported
+
+
+def imported_test_modules(source: str) -> list[str]:
+    names = [
+        name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [f"{node.module or ''}.{alias.name}" for alias in node.names]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names]
+        )
+    ]
+    return [name for name in names if re.match(r"tests\b.*\.test_[a-z_]+\b", name)]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("from tests.unit.test_types import helper", ["tests.unit.test_types.helper"]),
+        ("from tests.unit import test_types", ["tests.unit.test_types"]),
+        ("def f():\n    import tests.test_words", ["tests.test_words"]),
+        ("from tests.unit.configs import config", []),
+    ],
+)
+def test_imports_of_test_modules_are_seen(source: str, expected: list[str]) -> None:
+    assert imported_test_modules(source) == expected
 
 
 GOOD = [

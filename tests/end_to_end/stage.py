@@ -13,7 +13,7 @@ from kfast import KafkaConsumer, TopicPartition
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.server import FakeBrokerServer
 
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 60.0
 """Far longer than anything takes; a test that reaches it has failed."""
 
 QUICK: Final = {

@@ -18,11 +18,12 @@ import pytest
 
 from kfast import KafkaConsumer, TopicPartition, cli
 from kfast.types import OffsetAndMetadata
-from tests.end_to_end.stage import eventually
+from tests.end_to_end.stage import PATIENCE_S, eventually
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import EditResponse, TopLevelError
 from tests.fake_broker.releases import Api
 from tests.fake_broker.server import FakeBrokerServer
+from tests.promptness import PROMPT_S
 from tests.reference.batches import Record
 
 T: Final = [TopicPartition("orders", number) for number in range(3)]
@@ -368,12 +369,14 @@ def test_thresholds(run: Run) -> None:
     assert run("lag", "--fail-over", "much")[0] == 2
 
 
-def test_watching_ends_with_ctrl_c(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+def test_watching_ends_with_ctrl_c(run: Run, server: FakeBrokerServer) -> None:
     """CL-63: again and again; Ctrl-C is the way to end it: exit 0."""
     seen: list[float] = []
+    requests = server.cluster.requests
+    before = len(requests)
 
     def interrupt() -> None:
-        time.sleep(0.6)
+        assert requests.wait_for(lambda log: len(log) > before + 20, PATIENCE_S)
         seen.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -381,7 +384,7 @@ def test_watching_ends_with_ctrl_c(run: Run, capfd: pytest.CaptureFixture[str]) 
     thread.start()
     status, out, err = run("lag", "gone", "--watch", "10ms", "-f", "jsonl")
     assert (status, err) == (0, "")
-    assert time.monotonic() - seen[0] < 3
+    assert time.monotonic() - seen[0] < PROMPT_S
     thread.join()
     lines = [json.loads(line) for line in out.splitlines()]
     assert len(lines) >= 4

@@ -19,7 +19,7 @@ from tests.end_to_end.stage import Stage, eventually
 from tests.fake_broker.cluster import FakeCluster
 
 MakeStage = Callable[..., Stage]
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def orders() -> FakeCluster:

@@ -19,7 +19,7 @@ from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.server import FakeBrokerServer
 from tests.installed import environment, program
 
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 60.0
 VALUE: Final = b"x" * 2_000
 RECORDS: Final = 1_500
 """Three megabytes."""

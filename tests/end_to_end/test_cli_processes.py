@@ -27,7 +27,7 @@ from tests.fake_broker.server import FakeBrokerServer
 from tests.soaking import soaking
 
 RECORDS: Final = 4_000
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 60.0
 SIGNALS: Final = soaking(20, 200)
 KILLS: Final = soaking(20, 100)
 """At moments that are drawn."""

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,50 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from kfast import cli
 from kfast.errors import ErrorCode
+from tests.end_to_end.cli_shell import PATIENCE_S, Shell
 from tests.end_to_end.errors_support import cluster_of
 from tests.end_to_end.groups import committed
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import TopLevelError
 from tests.fake_broker.releases import Api
 from tests.fake_broker.request_log import LoggedRequest
-from tests.fake_broker.server import FakeBrokerServer
 from tests.reference.batches import Record
-
-PATIENCE_S = 20.0
-
-
-class Shell:
-    """Runs ``kfast`` with one cluster."""
-
-    def __init__(self, cluster: FakeCluster, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-        self.cluster = cluster
-        self._captured = capfdbinary
-        self.server = FakeBrokerServer(cluster)
-        self.error = b""
-
-    def __call__(self, *words: str, status: int = 0) -> bytes:
-        """Return what a command writes to standard output."""
-        found = cli.main([words[0], "-b", self.server.bootstrap_servers, *words[1:]])
-        out, self.error = self._captured.readouterr()
-        assert found == status, self.error
-        return out
-
-    def later(self, act: Callable[[], object], count: int, path: Path) -> threading.Thread:
-        """Do something once a file has so many lines."""
-
-        def wait() -> None:
-            until = time.monotonic() + PATIENCE_S
-            while time.monotonic() < until:
-                if path.read_bytes().count(b"\n") >= count:
-                    break
-                time.sleep(0.01)
-            act()
-
-        thread = threading.Thread(target=wait)
-        thread.start()
-        return thread
 
 
 @pytest.fixture

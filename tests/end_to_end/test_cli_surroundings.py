@@ -12,7 +12,7 @@ from tests.end_to_end.errors_support import cluster_of
 from tests.fake_broker.server import FakeBrokerServer
 from tests.installed import environment, program
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")

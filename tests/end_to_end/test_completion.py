@@ -25,7 +25,7 @@ from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.releases import Api
 from tests.fake_broker.server import FakeBrokerServer
 
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 60.0
 
 
 @pytest.fixture(scope="module")

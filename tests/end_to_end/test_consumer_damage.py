@@ -15,6 +15,14 @@ from kfast.errors import (
     RecordTooLargeError,
     UnsupportedCompressionTypeError,
 )
+from tests.end_to_end.damaged_topics import (
+    flip_last_bit,
+    set_codec,
+    set_last_offset_delta,
+    set_magic,
+    set_record_count,
+    set_record_length,
+)
 from tests.end_to_end.stage import Stage, error_of, eventually, offsets, read
 from tests.end_to_end.virtual import T0, make_cluster, value, write
 from tests.fake_broker.cluster import FakeCluster
@@ -36,30 +44,6 @@ def damage(change: Callable[[bytearray], object], *, keeps_crc: bool = False) ->
     change(batch)
     cluster.log("t", 0).replace_batch(BAD_OFFSET, bytes(batch) if keeps_crc else with_crc(batch))
     return cluster
-
-
-def flip_last_bit(batch: bytearray) -> None:
-    batch[-1] ^= 1
-
-
-def set_magic(batch: bytearray) -> None:
-    batch[16] = 3
-
-
-def set_codec(batch: bytearray) -> None:
-    batch[22] |= 6
-
-
-def set_record_count(batch: bytearray) -> None:
-    batch[57:61] = (0x7FFFFFFF).to_bytes(4, "big")
-
-
-def set_last_offset_delta(batch: bytearray) -> None:
-    batch[23:27] = (0xFFFFFFFF).to_bytes(4, "big")
-
-
-def set_record_length(batch: bytearray) -> None:
-    batch[61] = 0x7E
 
 
 def drain(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.end_to_end.errors_support import cluster_of
 from tests.fake_broker.server import FakeBrokerServer
-from tests.imported_modules import among, last_line_of
+from tests.imported_modules import READ, among, last_line_of
 
 HEAVY = (
     *("pyarrow", "pandas", "polars", "pyspark", "rich", "confluent_kafka", "asyncio"),
@@ -48,22 +48,6 @@ PROGRAMS = (
     "kfast.transactions",
 )
 """What is around a consumer."""
-
-READ = """
-import json, sys
-from kfast import KafkaConsumer
-settings = json.loads(sys.argv[1])
-with KafkaConsumer("t", auto_offset_reset="earliest", **settings) as consumer:
-    made = set(sys.modules)
-    count = 0
-    while count < 20:
-        records = consumer.poll(timeout_ms=5_000)
-        count += sum(map(len, records.values()))
-    if settings.get("group_id"):
-        consumer.commit(records.next_offsets())
-    read = set(sys.modules)
-print(json.dumps([sorted(made), sorted(read - made)]))
-"""
 
 
 def reading(server: FakeBrokerServer, **settings: str) -> tuple[list[str], list[str]]:

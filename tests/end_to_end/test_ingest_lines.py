@@ -178,7 +178,7 @@ def test_warnings_of_the_command(
 
 SHOWING = """
 import logging
-from tests.unit.cli.test_progress import Clock, Reading, progress_of
+from tests.unit.cli.progress_reports import Clock, Reading, progress_of
 from kfast.cli.log_lines import logged_warnings
 from kfast.cli.progress import Counts, can_draw
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import urllib.request
 
 import pytest
 
@@ -12,28 +11,8 @@ from kfast import cli
 from kfast.table.ingest import Ingest
 from kfast.table.ingest.options import IngestOptions
 from tests.end_to_end.ingests import Table, Truth
+from tests.end_to_end.metrics_server import free_port, lag, scraped
 from tests.end_to_end.stage import eventually
-from tests.unit.table.test_ingest_metrics import values
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
-
-
-def scraped(port: int) -> dict[str, float]:
-    """Return the metrics, none before they are served."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            return values(answer.read().decode())
-    except OSError:
-        return {}
-
-
-def lag(port: int) -> list[float]:
-    found = scraped(port)
-    return [found.get(f'lag_offsets{{topic="t",partition="{number}"}}', -1) for number in (0, 1)]
 
 
 @pytest.mark.parametrize("every_ms", [20, 3_600_000])

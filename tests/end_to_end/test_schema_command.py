@@ -14,7 +14,7 @@ from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.server import FakeBrokerServer
 from tests.fake_registry.server import FakeRegistry, fake_registry
 from tests.reference.batches import Record
-from tests.unit._native.test_wire_ids import GUID, NAME, confluent
+from tests.unit._native.framed_values import GUID, NAME, confluent
 
 Run = Callable[..., tuple[int, str, str]]
 

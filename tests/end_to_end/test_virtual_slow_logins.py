@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.end_to_end.test_virtual_sasl import SETUP, attempts, consumer, look_up, secured
+from tests.end_to_end.virtual_logins import SETUP, attempts, consumer, look_up, secured
 from tests.fake_broker.fault_actions import Delay, NeverAnswer
 from tests.fake_broker.releases import Api
 

@@ -13,8 +13,8 @@ from kfast.schemas.avro_plan import compile_plan, target_of
 from kfast.schemas.avro_text import parse_avro
 from kfast.schemas.selection import select
 from tests.fuzz.rounds import check_damaged, fuzz
+from tests.property.avro_rows import comparable, decode
 from tests.property.avro_schemas import LOGICAL, PRIMITIVES, Schemas, value_of
-from tests.property.test_avro_decode import comparable, decode
 from tests.reference.avro_encoder import any_blocks, encode, long
 
 ROUNDS = 700

@@ -6,8 +6,8 @@ from functools import partial
 from random import Random
 
 from tests.fuzz.rounds import check_damaged, fuzz
+from tests.property.protobuf_rows import comparable, decode, plan_of
 from tests.property.protobuf_schemas import INTERESTING, Schemas, bytes_of
-from tests.property.test_protobuf_decode import comparable, decode, plan_of
 
 ROUNDS = 500
 VALUES = 6

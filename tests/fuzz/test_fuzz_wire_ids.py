@@ -10,8 +10,8 @@ import numpy as np
 
 from kfast._native.wire_ids import FRAMINGS, scan
 from tests.fuzz.rounds import fuzz
-from tests.property.test_wire_ids import Row, reference
-from tests.unit._native.test_wire_ids import GUID, NAME, confluent, header_block, indexes
+from tests.property.wire_id_rows import Row, reference
+from tests.unit._native.framed_values import GUID, NAME, confluent, header_block, indexes
 
 ROUNDS = 500
 PARTS = (

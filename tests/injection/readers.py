@@ -29,10 +29,10 @@ from tests.injection.interrupter import Interrupter, Interruption, Place
 from tests.injection.ledger import Ledger
 
 GROUP: Final = "g"
-STUCK_S: Final = 2.0
+STUCK_S: Final = 10.0
 """Far longer than the next records take; a partition without any for so long is stuck."""
-CLOSE_MS: Final = 2_000
-"""What closing may take at most; nothing takes long here."""
+CLOSE_MS: Final = 10_000
+"""Twice what closing may take; what waits for something that does not come takes all of it."""
 
 SMALL: Final[dict[str, Any]] = {
     **QUICK,

@@ -110,7 +110,7 @@ def test_commits_go_on(name: str, kind: str) -> None:
                 reader.take(begin)
                 reader.note(begin, committer.wrong(is_called_once=True))
             findings.check()
-            for place in interrupter.places(passes, suite=25):
+            for place in interrupter.places(passes, suite=15):
                 reader.go_on(place, wants_commit=False)
                 outcome = interrupter.interrupt(committer.step(name), place)
                 reader.take(place)
@@ -151,7 +151,7 @@ def test_auto_commit_goes_on_after_on_commit(kind: str) -> None:
             server.cluster, server, interrupter, interceptor_classes=[Committed(interrupter)]
         )
         try:
-            for place in interrupter.places(reader.recorded(), suite=40):
+            for place in interrupter.places(reader.recorded(), suite=20):
                 reader.interrupted_caught(place)
                 if interrupter.findings.is_enough:
                     break

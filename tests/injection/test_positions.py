@@ -140,7 +140,7 @@ def test_states_are_as_before_or_as_after(name: str, kind: str) -> None:
                 assert moved.settle(begin)
             assert passes is not None
             findings.check()
-            for place in interrupter.places(passes, suite=40):
+            for place in interrupter.places(passes, suite=20):
                 moved.prepare()
                 interrupter.interrupt(moved.step, place)
                 if not moved.settle(place):

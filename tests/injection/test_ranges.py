@@ -61,7 +61,7 @@ def test_interrupted_reads_of_ranges_leave_nothing(by: str, kind: str) -> None:
             passed = interrupter.record(getattr(reader, by))
             passes |= passed if number else Counter()  # not what is imported, once
             assert reader.is_complete()
-        for place in interrupter.places(passes, suite=40):
+        for place in interrupter.places(passes, suite=20):
             threads, files = kfast_threads(), open_files()
             reader = RangeReader(server)
             outcome = interrupter.interrupt(getattr(reader, by), place)

@@ -42,7 +42,7 @@ CONSOLE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUP_COMMAND: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 """Kafka's own tools, by their main classes."""
 
-PATIENCE_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 60.0
 EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 _LOOK_SECONDS: Final = 0.02
 _numbers = itertools.count(1)

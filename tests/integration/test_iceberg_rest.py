@@ -21,9 +21,9 @@ from kfast import cli
 from kfast.errors import KafkaError
 from kfast.table.iceberg_catalog import load_iceberg
 from kfast.table.iceberg_log import IcebergLog
+from tests.end_to_end.iceberg_ingests import COLUMNS, check, expected, rows, words_of
 from tests.end_to_end.ingest_processes import Death, Starter, starter
 from tests.end_to_end.ingests import Table, Truth
-from tests.end_to_end.test_ingest_iceberg import COLUMNS, check, expected, rows, words_of
 from tests.fake_broker.server import FakeBrokerServer
 from tests.integration.iceberg_server import IcebergServer, iceberg_server
 from tests.unit.table.iceberg_tables import NAME, settings

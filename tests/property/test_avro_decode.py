@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import struct
 from collections.abc import Sequence
 from decimal import Decimal
 from random import Random
@@ -16,49 +15,19 @@ import numpy as np
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from kfast._native import avro_decode
 from kfast.errors import ConfigurationError
 from kfast.schemas.avro_columns import only
-from kfast.schemas.avro_plan import AvroPlan, AvroTarget, compile_plan, target_of
+from kfast.schemas.avro_plan import compile_plan, target_of
 from kfast.schemas.avro_text import parse_avro
 from kfast.schemas.selection import select
 from kfast.schemas.types import Kind, SchemaField
+from tests.property.avro_rows import comparable, decode
 from tests.property.avro_schemas import LOGICAL, PRIMITIVES, Schemas, value_of
 from tests.reference.avro_encoder import any_blocks, encode
-from tests.reference.built_columns import rows_of
 from tests.soaking import examples
 
 UNION, ENUM = 16, 15
-RAISE, NULL = 0, 1
 LEAVES = (*PRIMITIVES[1:], *LOGICAL)
-
-
-def decode(
-    target: AvroTarget,
-    plans: Sequence[AvroPlan],
-    values: Sequence[bytes | None],
-    mode: int = NULL,
-    **more: Any,
-) -> tuple[list[Any], list[tuple[int, ...]]]:
-    """Rows as Python values, and (row, position, code, node, plan, indexes...) of the bad ones."""
-    lengths = np.array([-1 if v is None else len(v) for v in values], np.int32)
-    starts = np.cumsum(np.maximum(lengths, 0), dtype=np.int64) - np.maximum(lengths, 0)
-    built, raw = avro_decode.decode(
-        target.layout,
-        target.symbols,
-        [(plan.ops, plan.tables, plan.constants) for plan in plans],
-        b"".join(v or b"" for v in values),
-        starts,
-        lengths,
-        mode,
-        **more,
-    )
-    errors = []
-    for row, position, code, node, plan, depth, *indexes in struct.iter_unpack(
-        "=qq12i", b"" if raw is None else bytes(raw)
-    ):
-        errors.append((row, position, code, node, plan, *indexes[:depth]))
-    return rows_of(target.column, built), errors
 
 
 def plain(schema: Any) -> Any:
@@ -109,11 +78,6 @@ def in_column(column: SchemaField, value: Any) -> Any:
     if kind is Kind.FLOAT32:
         return float(np.float32(value))
     return value
-
-
-def comparable(value: Any) -> Any:
-    """A value whose NaN and -0.0 compare, and a Decimal with its digits."""
-    return repr(value)
 
 
 @given(st.integers(0))

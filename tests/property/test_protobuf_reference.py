@@ -30,9 +30,9 @@ from kfast.schemas.proto_schema import parse_proto, read_descriptor_set
 from kfast.schemas.protobuf_columns import ProtoColumn, ProtoColumns, Role, message_columns
 from kfast.schemas.protobuf_plan import compile_plan
 from kfast.schemas.selection import select
-from tests.property.test_protobuf_decode import comparable as comparable_rows
-from tests.property.test_protobuf_decode import decode as compiled_rows
-from tests.property.test_protobuf_decode import with_dicts
+from tests.property.protobuf_rows import comparable as comparable_rows
+from tests.property.protobuf_rows import decode as compiled_rows
+from tests.property.protobuf_rows import with_dicts
 from tests.reference import protoc
 from tests.reference.protobuf_decoder import SECOND, BadMessageError, decode
 from tests.reference.protobuf_messages import messages, schemas

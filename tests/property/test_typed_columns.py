@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kfast.columns.operations import concat_values, select_values, values_list
 from kfast.schemas.types import DataType, Kind, SchemaField
-from tests.property.test_builders import TREES, values
+from tests.property.column_trees import TREES, values
 from tests.soaking import examples
 from tests.unit.records.typed_samples import typed
 

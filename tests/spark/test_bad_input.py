@@ -13,7 +13,7 @@ from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import until
 from tests.spark.conftest import TopicFactory
 from tests.spark.reading import Reads
-from tests.spark.test_stream import run
+from tests.spark.streams import run
 
 pytest.importorskip("pyspark")
 

@@ -1,7 +1,7 @@
 """Q-06, Q-07: the guide from one machine to a cluster, followed, with an executor that is killed.
 
-Each test runs the job of ``docs/cluster.md``: a batch query, a stream and an ingest. While the
-ingest writes its first file, the process of a task kills the executor that has started it.
+The job of ``docs/cluster.md`` is a batch query, a stream and an ingest. While the ingest writes its
+first file, the process of a task kills the executor that has started it.
 """
 
 from __future__ import annotations
@@ -122,19 +122,6 @@ def test_a_standalone_cluster_with_a_packed_environment(
     check_exact(tmp_path, printed)
     log = (tmp_path / "master.log").read_text()
     assert "because it is EXITED" in log or "state EXITED" in log or "KILLED" in log, log[-3000:]
-
-
-def test_a_local_cluster(kafka: LocalKafka, readings: str, tmp_path: Path) -> None:
-    """Q-06: exact, and an executor is killed meanwhile; kfast is installed on the nodes."""
-    death = Death("uuid4", "range_files", 1, victim="executor")
-    given = environment(tmp_path)
-    path = os.pathsep.join((str(ROOT), given["PYTHONPATH"]))
-    given |= dying_environment(tmp_path, death, path)
-    printed = submit(
-        tmp_path, kafka.bootstrap_servers, readings, given, "--master", "local-cluster[2,1,1024]"
-    )
-    check_exact(tmp_path, printed)
-    assert (tmp_path / "calls").stat().st_size >= 3, "a task was repeated"
 
 
 def test_spark_submit_runs_kfast_ingest(kafka: LocalKafka, readings: str, tmp_path: Path) -> None:

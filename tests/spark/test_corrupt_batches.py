@@ -11,7 +11,7 @@ from kfast.spark.source.consumer_cache import ConsumerCache
 from kfast.spark.source.range_reader import RangeReader, ReadSettings
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.read_counts import ReadCounts, SkippedBatch
-from tests.end_to_end.test_consumer_damage import (
+from tests.end_to_end.damaged_topics import (
     flip_last_bit,
     set_codec,
     set_last_offset_delta,

@@ -33,8 +33,8 @@ from kfast.table.publish import Publisher
 from kfast.table.range_files import BackgroundFsync, RangeFiles
 from kfast.table.read_counts import ReadCounts, SkippedBatch
 from kfast.table.store import LocalStore
+from tests.spark.arrow_rows import records, schema
 from tests.spark.support import options
-from tests.spark.test_arrow_contract import records, schema
 from tests.unit.records.sample_index import Sample
 from tests.unit.table.tables import SHAPE, Tasks, table
 

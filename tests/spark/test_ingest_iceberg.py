@@ -13,8 +13,8 @@ from kfast.local.local_kafka import LocalKafka
 from tests.integration.kafka_writer import KafkaWriter
 from tests.spark.conftest import TopicFactory
 from tests.spark.tables import Table, places
+from tests.unit.table.compacted_tables import places_in
 from tests.unit.table.iceberg_tables import NAME, catalog
-from tests.unit.table.test_compaction import places_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,8 @@ import pytest
 import kfast.spark
 from kfast.errors import ConfigurationError
 from kfast.local.local_kafka import LocalKafka
+from tests.end_to_end.metrics_server import free_port, lag, scraped
 from tests.end_to_end.stage import eventually
-from tests.end_to_end.test_ingest_metrics import free_port, lag, scraped
 from tests.integration.kafka_writer import KafkaWriter
 from tests.spark.conftest import TopicFactory
 from tests.spark.tables import Table

@@ -23,8 +23,8 @@ from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import Projection
 from kfast.table.range_files import RangeFiles
 from kfast.table.table_log import STAGING, is_hidden
+from tests.spark.arrow_rows import ALL, records, schema
 from tests.spark.support import options
-from tests.spark.test_arrow_contract import ALL, records, schema
 from tests.unit.table.tables import Checkpoint
 
 pytest.importorskip("fsspec")

@@ -17,7 +17,7 @@ from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import until
 from tests.spark.conftest import TopicFactory
 from tests.spark.reading import Reads
-from tests.spark.test_stream import Sink, run, running, start
+from tests.spark.streams import Sink, run, running, start
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

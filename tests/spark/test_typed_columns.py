@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
-import json
 import logging
 import pickle
 from collections.abc import Iterator
@@ -24,8 +22,9 @@ from kfast.table.range_files import RangeFiles
 from kfast.table.store import LocalStore
 from kfast.table.value_types import in_spark, json_of
 from tests.fake_registry.server import FakeRegistry
+from tests.spark.arrow_rows import batches, schema
 from tests.spark.support import options
-from tests.spark.test_arrow_contract import batches, schema
+from tests.spark.typed_orders import AVRO_TEXT, ORDER, avro, framed
 from tests.unit.records.sample_index import Sample, SampleIndex
 
 pytest.importorskip("pyspark")
@@ -33,21 +32,6 @@ pytest.importorskip("pyarrow")
 fastavro = pytest.importorskip("fastavro")
 
 JSON: dict[str, Any] = {"valueFormat": "json"}
-AVRO_TEXT = json.dumps(
-    {
-        "type": "record",
-        "name": "Order",
-        "fields": [
-            {"name": "id", "type": "long"},
-            {"name": "placed", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-            {"name": "side", "type": {"type": "enum", "name": "Side", "symbols": ["buy", "sell"]}},
-            {"name": "at", "type": {"type": "int", "logicalType": "time-millis"}},
-            {"name": "price", "type": ["null", "double"], "default": None},
-            {"name": "lines", "type": {"type": "array", "items": "int"}},
-        ],
-    }
-)
-ORDER = {"id": 7, "placed": 1000, "side": "sell", "at": 5, "price": 2.5, "lines": [1, 2]}
 
 
 def type_of(ddl: str) -> Any:
@@ -63,16 +47,6 @@ def values(json_type: Any, raw: list[bytes | None], **more: Any) -> list[Any]:
     """Return the column ``value`` of some values."""
     (batch,) = batches(schema({"value": json_type}), rows_of(*map(Sample, raw)), **more)
     return list(batch.column(0).to_pylist())
-
-
-def avro(row: dict[str, Any], text: str = AVRO_TEXT) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, json.loads(text), row)
-    return out.getvalue()
-
-
-def framed(number: int, payload: bytes) -> bytes:
-    return b"\0" + number.to_bytes(4, "big") + payload
 
 
 # --- JSON -----------------------------------------------------------------------------------------

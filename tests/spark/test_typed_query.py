@@ -22,7 +22,7 @@ from tests.spark.conftest import TopicFactory
 from tests.spark.events import event_log
 from tests.spark.reading import Reads
 from tests.spark.tables import Table
-from tests.spark.test_typed_columns import AVRO_TEXT, ORDER, avro, framed
+from tests.spark.typed_orders import AVRO_TEXT, ORDER, avro, framed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

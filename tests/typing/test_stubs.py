@@ -31,7 +31,7 @@ def module_name(path: Path) -> str:
 STUBS = {module_name(path): path for path in sorted((ROOT / "kfast").rglob("*.pyi"))}
 COMPILED = {
     module_name(path) for path in (ROOT / "kfast").rglob("*") if path.name.endswith(SUFFIXES)
-}
+} - {"kfast._native._cython"}  # Cython's own, of which nothing is imported
 
 
 def stub_constructors(source: str) -> dict[str, list[str]]:

@@ -16,10 +16,10 @@ from kfast.schemas.avro_columns import only
 from kfast.schemas.avro_plan import AvroPlan, AvroTarget, compile_plan, target_of
 from kfast.schemas.avro_text import parse_avro
 from kfast.schemas.selection import select
-from tests.property.test_avro_decode import NULL, RAISE, decode
+from tests.property.avro_rows import NULL, RAISE, decode
 from tests.reference.avro_encoder import encode, long, sized
 from tests.unit._native.one_row import row_of
-from tests.unit.schemas.test_avro_text import record
+from tests.unit.schemas.avro_records import record
 
 EMPTY, TRUNCATED, TRAILING, SYNTAX, UTF8, TYPE, RANGE = range(1, 8)
 DEPTH, UNKNOWN_SCHEMA, ENUM, UNION, TOO_LARGE = 10, 12, 15, 16, 17

@@ -13,8 +13,8 @@ from kfast.schemas.proto_schema import parse_proto
 from kfast.schemas.protobuf_columns import message_columns
 from kfast.schemas.protobuf_plan import ProtobufPlan, compile_plan
 from kfast.schemas.selection import select
+from tests.property.protobuf_rows import NULL, RAISE, decode
 from tests.property.protobuf_schemas import sized, tag, text_field, varint
-from tests.property.test_protobuf_decode import NULL, RAISE, decode
 from tests.unit._native.one_row import row_of
 
 TRUNCATED, SYNTAX, UTF8, TYPE, RANGE, MISSING = 2, 4, 5, 6, 7, 8

@@ -9,7 +9,7 @@ import pytest
 
 from kfast.errors import CommitFailedError, KafkaTimeoutError, WakeupError
 from kfast.types import OffsetAndMetadata, TopicPartition
-from tests.unit.application.test_commits import INTERVAL_MS, T0, T1, Bench
+from tests.unit.application.commit_bench import INTERVAL_MS, T0, T1, Bench
 from tests.unit.threads.interruptions import run_interrupted
 
 MOST_PLACES = 2_000

@@ -22,7 +22,7 @@ from tests.fake_registry.server import fake_registry
 from tests.reference.avro_encoder import encode, long, sized
 from tests.unit.deserializers.schema_source import Source, column, headers_of
 from tests.unit.records.sample_index import Sample, SampleIndex
-from tests.unit.schemas.test_avro_text import record
+from tests.unit.schemas.avro_records import record
 
 FIRST = record("Order", id="int", name="string")
 SECOND = record("Order", name="string", note=["null", "string"], id="long")

@@ -22,18 +22,7 @@ from kfast.local.java import Java, find_java
 from kfast.local.local_kafka import LocalKafka, _broker_defaults, _texts
 from kfast.local.node import LocalNode, Runtime, free_ports, random_uuid
 from kfast.local.requests import topic_leaders, wait_for_topic
-
-
-def script(path: Path, body: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
-    path.chmod(0o755)
-    return path
-
-
-def fake_java(path: Path, version: str) -> Path:
-    return script(path, f"echo 'openjdk version \"{version}\" 2025-01-01' >&2")
-
+from tests.unit.local.fake_programs import fake_java, script
 
 # --- Java -----------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from kfast.errors import ConfigurationError, IllegalStateError, LocalKafkaError
 from kfast.local import local_registry
 from kfast.local.java import Java, find_java
 from kfast.local.local_registry import LocalRegistry, resolve_registry
-from tests.unit.local.test_local_kafka import fake_java, script
+from tests.unit.local.fake_programs import fake_java, script
 
 
 @pytest.fixture

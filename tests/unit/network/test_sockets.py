@@ -18,8 +18,7 @@ from kfast.client.cluster import Node
 from kfast.client.diagnosis import FailureKind, failure_kind
 from kfast.client.metadata import Metadata
 from kfast.client.node_addresses import Address
-from kfast.client.request import UnsentRequest
-from kfast.errors import ConfigurationError, KafkaError
+from kfast.errors import ConfigurationError
 from kfast.network.network_client import NetworkClient
 from kfast.network.resolver import SystemResolver
 from kfast.network.selector import Selector
@@ -30,13 +29,9 @@ from kfast.network.transport import (
     SocketSettings,
 )
 from kfast.network.transport_factory import transport_factory
-from kfast.protocol.messages.metadata import MetadataRequest
 from tests.unit.configs import config
-from tests.unit.network.scripted import Outcomes
 from tests.unit.network.serving import serving
-
-LIMIT_MS = 20_000
-"""Upper bound of any wait in this file; nothing here is expected to take long."""
+from tests.unit.network.socket_errors import LIMIT_MS, error_of
 
 
 @pytest.fixture
@@ -250,26 +245,6 @@ def test_canonical_names() -> None:
 
 
 # --- the client -----------------------------------------------------------------------------------
-
-
-def error_of(port: int, **settings: object) -> KafkaError:
-    """Return what a client comes to that is pointed at a port."""
-    settings = {"bootstrap_servers": f"127.0.0.1:{port}", **settings}
-    made, clock = config(None, **settings), SystemClock()
-    client = NetworkClient(made, Metadata(made, clock), clock)
-    handler = Outcomes()
-    try:
-        deadline_ms = clock.now_ms() + LIMIT_MS
-        client.send(UnsentRequest(MetadataRequest(topics=[]), handler), clock.now_ms())
-        while clock.now_ms() < deadline_ms:
-            client.poll(100, clock.now_ms())
-            if client.connection_failed(-1) is not None:
-                break
-        error = client.bootstrap_error()
-    finally:
-        client.close(0)
-    assert error is not None
-    return error
 
 
 def test_a_real_http_server() -> None:

@@ -13,7 +13,7 @@ import pytest
 from kfast import SchemaRegistry
 from kfast.registry.thread import NAME
 from tests.fake_registry.server import FakeRegistry, fake_registry
-from tests.unit.registry.test_schema_registry import failing
+from tests.unit.registry_cases import failing
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ from kfast.errors import (
     ConfigurationError,
     KafkaError,
     SchemaRegistryAuthenticationError,
-    SchemaRegistryError,
 )
 from kfast.registry.registered_schema import SchemaKey
 from kfast.registry.thread import NAME
@@ -34,29 +33,14 @@ from tests.fake_registry.server import (
     silent,
 )
 from tests.imported_modules import among, last_line_of
+from tests.unit.registry_cases import AVRO, LIMIT_S, QUICK, SHORT, failing
 from tests.unit.security.tls.authority import authority, certificate, key_pem, server_context
-
-LIMIT_S = 20.0
-QUICK: dict[str, Any] = {"timeout_ms": 2000, "deadline_ms": 5000, "retry_backoff_ms": 1}
-SHORT: dict[str, Any] = {"timeout_ms": 500, "deadline_ms": 600, "retry_backoff_ms": 1}
-AVRO = '{"type": "record", "name": "Order", "fields": []}'
 
 
 @pytest.fixture
 def fake() -> Iterator[FakeRegistry]:
     with fake_registry() as server:
         yield server
-
-
-def failing(call: Any, *args: Any) -> SchemaRegistryError:
-    """Return the error of a call, after what every error keeps to."""
-    with pytest.raises(SchemaRegistryError) as failed:
-        call(*args)
-    text = str(failed.value)
-    assert len(text.splitlines()) <= 6
-    assert text.splitlines()[-1].startswith("try: ")
-    assert str(pickle.loads(pickle.dumps(failed.value))) == text
-    return failed.value
 
 
 # --- schemas --------------------------------------------------------------------------------------

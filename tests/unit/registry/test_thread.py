@@ -15,7 +15,7 @@ from kfast.errors import IllegalStateError, SchemaRegistryError
 from kfast.registry.registered_schema import SchemaKey
 from kfast.registry.thread import NAME, SchemaThread
 from tests.fake_registry.server import FakeRegistry, fake_registry, silent
-from tests.unit.registry.test_schema_registry import AVRO, LIMIT_S, QUICK, SHORT
+from tests.unit.registry_cases import AVRO, LIMIT_S, QUICK, SHORT
 
 
 @pytest.fixture

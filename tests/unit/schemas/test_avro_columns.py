@@ -12,7 +12,7 @@ from kfast.errors import ConfigurationError
 from kfast.schemas.avro_columns import columns_of, only
 from kfast.schemas.avro_text import parse_avro
 from kfast.schemas.selection import select
-from tests.unit.schemas.test_avro_text import record
+from tests.unit.schemas.avro_records import record
 
 
 def columns(schema: Any, wanted: list[str] | None = None) -> str:

@@ -14,7 +14,7 @@ import pytest
 from kfast.errors import ConfigurationError
 from kfast.schemas.avro_resolution import Action, Step, resolve
 from kfast.schemas.avro_text import parse_avro
-from tests.unit.schemas.test_avro_text import record
+from tests.unit.schemas.avro_records import record
 
 
 def resolved(writer: Any, reader: Any) -> Step:

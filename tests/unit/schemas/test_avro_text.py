@@ -19,18 +19,11 @@ from kfast.schemas.avro_text import (
     fingerprint,
     parse_avro,
 )
+from tests.unit.schemas.avro_records import record
 
 
 def parsed(schema: Any, *references: Any) -> AvroType:
     return parse_avro(json.dumps(schema), [json.dumps(r) for r in references]).root
-
-
-def record(name: str, /, **fields: Any) -> dict[str, Any]:
-    return {
-        "type": "record",
-        "name": name,
-        "fields": [{"name": key, "type": value} for key, value in fields.items()],
-    }
 
 
 def field(root: AvroType, path: str) -> AvroType:

@@ -461,6 +461,7 @@ for number in range(1_000):
 """
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_any_time_leaves_each_record_once(store: LocalStore) -> None:
     """W-20: SIGKILL inside of the package, too."""
     for number in range(6):

@@ -422,6 +422,7 @@ def bucket() -> Iterator[dict[str, str]]:
         yield options
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
 def test_credentials_given_once_are_those_of_the_log_too(
     bucket: dict[str, str], scheme: str, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,25 +14,8 @@ from kfast.table.publish import Publisher
 from kfast.table.store import LocalStore, TableStore
 from kfast.table.table_log import STAGING
 from kfast.types import TopicPartition
+from tests.unit.table.metric_lines import values
 from tests.unit.table.tables import FIRST, SECOND, Tasks, table
-
-
-def values(text: str) -> dict[str, float]:
-    """Return the values by name and labels, and check the form of every line."""
-    found: dict[str, float] = {}
-    typed: set[str] = set()
-    for line in text.splitlines():
-        if line.startswith("# TYPE"):
-            _, _, name, kind = line.split()
-            assert kind == ("counter" if name.endswith("_total") else "gauge")
-            typed.add(name)
-        elif not line.startswith("# HELP kfast_ingest_"):
-            match = re.fullmatch(r"(kfast_ingest_(\w+)(?:\{[^}]+\})?) ([\d.]+)", line)
-            assert match, line
-            assert match[1].partition("{")[0] in typed
-            found[match[1].removeprefix("kfast_ingest_")] = float(match[3])
-    assert text.endswith("\n")
-    return found
 
 
 def test_counts_are_those_since_the_ingest_began(store: TableStore, tmp_path: Path) -> None:

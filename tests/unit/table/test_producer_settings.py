@@ -14,7 +14,7 @@ from kfast.errors import ConfigurationError
 from kfast.table.producer_settings import producer_settings
 from kfast.types import OAuthToken
 from tests.unit.security.tls.authority import ca_pem, chain_pem, key_pem
-from tests.unit.security.tls.test_client_certificates import CLIENT, files, pkcs12_store
+from tests.unit.security.tls.client_files import CLIENT, files, pkcs12_store
 
 PLAIN_JAAS = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "

@@ -15,9 +15,9 @@ from kfast.table.leftovers import probe_store
 from kfast.table.manifest_log import ManifestLog
 from kfast.table.publish import Publisher
 from kfast.table.store import TableStore
+from tests.unit.table.compacted_tables import HOUR_MS, check, compactor, made, places, visible
 from tests.unit.table.s3_server import s3_server
 from tests.unit.table.tables import FIRST, SECOND, Tasks, rows, seen, table
-from tests.unit.table.test_compaction import HOUR_MS, check, compactor, made, places, visible
 
 s3fs = pytest.importorskip("s3fs")
 pytest.importorskip("moto.server")

@@ -126,6 +126,7 @@ def test_names_that_sql_does_not_take_as_they_are(tmp_path: Path) -> None:
         assert seen == ([] if is_deleted else [row])
 
 
+@pytest.mark.slow
 @pytest.mark.soak
 def test_a_process_that_is_killed_leaves_whole_batches(folder: str) -> None:
     """Z-07: at any instant; a batch and its number are in the table, or neither of them."""

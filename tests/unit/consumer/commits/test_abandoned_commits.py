@@ -7,7 +7,7 @@ import pytest
 from kfast.errors import WakeupError
 from kfast.protocol.messages.offset_commit import OffsetCommitRequest
 from kfast.protocol.messages.offset_fetch import OffsetFetchRequest
-from tests.unit.consumer.commits.test_commits import assigned
+from tests.unit.consumer.commits.committing import assigned
 from tests.unit.consumer.fakes import T0
 from tests.unit.consumer.group.harness import refused
 

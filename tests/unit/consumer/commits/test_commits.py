@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kfast.client.request import Channel
@@ -29,35 +27,10 @@ from kfast.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kfast.protocol.messages.offset_commit import OffsetCommitRequest
 from kfast.types import OffsetAndMetadata, TopicPartition
 from tests.unit.consumer.clusters import cluster, topic_id_of
+from tests.unit.consumer.commits.committing import assigned, member, sent
 from tests.unit.consumer.fakes import T0, T1, T2
 from tests.unit.consumer.group.coordinator_harness import COORDINATOR, GROUP, LEADERS
 from tests.unit.consumer.group.harness import GroupHarness
-
-MEMBER = MemberIdentity(GROUP, 7, "m-1")
-NEXT = MemberIdentity(GROUP, 8, "m-1")
-
-
-def assigned(**configs: Any) -> GroupHarness:
-    """Make a consumer with partitions assigned by hand that knows its coordinator."""
-    harness = GroupHarness(**configs)
-    harness.finder.require(harness.now)
-    harness.find()
-    return harness
-
-
-def member(identity: MemberIdentity = MEMBER, **configs: Any) -> GroupHarness:
-    """Make a member of a group that knows its coordinator."""
-    harness = GroupHarness(subscribes=True, identity=identity, **configs)
-    harness.finder.require(harness.now)
-    harness.find()
-    return harness
-
-
-def sent(harness: GroupHarness) -> OffsetCommitRequest:
-    message = harness.waiting(OffsetCommitRequest)[0].message
-    assert isinstance(message, OffsetCommitRequest)
-    return message
-
 
 # --- the request ----------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from kfast.errors import (
 )
 from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.messages.offset_commit import OffsetCommitRequest
-from tests.unit.consumer.commits.test_commits import MEMBER, NEXT, member, sent
+from tests.unit.consumer.commits.committing import MEMBER, NEXT, member, sent
 from tests.unit.consumer.fakes import T0, T1
 from tests.unit.consumer.group.coordinator_harness import GROUP
 from tests.unit.consumer.group.harness import GroupHarness

@@ -22,7 +22,7 @@ from kfast.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kfast.protocol.messages.offset_fetch import OffsetFetchRequest
 from kfast.types import OffsetAndMetadata, TopicPartition
 from tests.unit.consumer.clusters import cluster, topic_id_of
-from tests.unit.consumer.commits.test_commits import MEMBER, NEXT, assigned, member
+from tests.unit.consumer.commits.committing import MEMBER, NEXT, assigned, member
 from tests.unit.consumer.fakes import T0, T1, T2
 from tests.unit.consumer.group.coordinator_harness import COORDINATOR, GROUP, LEADERS
 from tests.unit.consumer.group.harness import GroupHarness, refused

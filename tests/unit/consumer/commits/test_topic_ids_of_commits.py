@@ -14,7 +14,7 @@ from kfast.protocol.messages.metadata import (
 from kfast.protocol.messages.offset_commit import OffsetCommitRequest
 from kfast.types import OffsetAndMetadata, OffsetOfTopic, format_uuid
 from tests.unit.consumer.clusters import cluster, topic_id_of
-from tests.unit.consumer.commits.test_commits import assigned
+from tests.unit.consumer.commits.committing import assigned
 from tests.unit.consumer.fakes import T0, T1
 from tests.unit.consumer.group.coordinator_harness import LEADERS
 from tests.unit.consumer.group.harness import GroupHarness

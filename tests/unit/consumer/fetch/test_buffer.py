@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,30 +14,12 @@ from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.completed_fetch import Stage
 from kfast.errors import CorruptRecordError, KafkaError
 from tests.unit.consumer.fakes import T0, T1, T2, FakeDecoder, chunk, failed_fetch, fetch
+from tests.unit.consumer.fetch.buffered import MIB, Part, Rooms, put, take
 
 if TYPE_CHECKING:
     from kfast._native.record_index import RecordIndex
-    from kfast.consumer.fetch.completed_fetch import CompletedFetch
 
-MIB = 1 << 20
 ALWAYS = 60.0
-
-
-class Rooms:
-    """Counts the calls of on_room."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def __call__(self) -> None:
-        self.calls += 1
-
-
-def put(
-    buffer: FetchBuffer, *fetches: CompletedFetch, frame: int = 1000, expected: int = 0
-) -> None:
-    """Have an answer with these fetches come in."""
-    buffer.fetch_answered(buffer.fetch_sent(expected), frame, fetches)
 
 
 def decode_all(buffer: FetchBuffer) -> int:
@@ -46,23 +27,6 @@ def decode_all(buffer: FetchBuffer) -> int:
     while buffer.decode_one(0):
         count += 1
     return count
-
-
-@dataclass
-class Part:
-    """What a collector hands out of a fetch."""
-
-    fetch: CompletedFetch
-    count: int
-    is_used_up: bool
-    rest: int | None = None
-    error: KafkaError | None = None
-
-
-def take(buffer: FetchBuffer, fetch: CompletedFetch) -> None:
-    """Hand all rows of the current chunk out."""
-    assert fetch.chunk is not None
-    buffer.consume([Part(fetch, len(fetch.chunk), True)])
 
 
 # --- order ----------------------------------------------------------------------------------------

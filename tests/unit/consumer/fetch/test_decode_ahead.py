@@ -9,7 +9,7 @@ import pytest
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.completed_fetch import Stage
 from tests.unit.consumer.fakes import T0, FakeDecoder, chunk, fetch
-from tests.unit.consumer.fetch.test_buffer import MIB, Rooms, put, take
+from tests.unit.consumer.fetch.buffered import MIB, Rooms, put, take
 
 if TYPE_CHECKING:
     from kfast._native.record_index import RecordIndex

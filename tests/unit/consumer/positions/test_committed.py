@@ -24,7 +24,7 @@ from kfast.protocol.messages.list_offsets import (
 from kfast.protocol.messages.offset_fetch import OffsetFetchRequest
 from kfast.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kfast.types import TopicPartition
-from tests.unit.consumer.commits.test_commits import MEMBER
+from tests.unit.consumer.commits.committing import MEMBER
 from tests.unit.consumer.fakes import T0, T1, T2
 from tests.unit.consumer.group.harness import GroupHarness, refused
 

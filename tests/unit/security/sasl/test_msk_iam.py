@@ -10,7 +10,6 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from moto import mock_aws
 
 from kfast.errors import AuthenticationError, ConfigurationError
 from kfast.security.sasl.msk_iam import MskIamProvider, region_of
@@ -19,6 +18,8 @@ from kfast.security.sasl.token_provider import token_source
 from kfast.settings.secret import Secret
 from kfast.types import OAuthToken
 from tests.unit.configs import config
+
+moto = pytest.importorskip("moto")
 
 IAM = "software.amazon.msk.auth.iam.IAMLoginModule required"
 ROLE = "arn:aws:iam::123456789012:role/reader"
@@ -65,7 +66,7 @@ def credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_token_is_a_signed_url(line: str | None, key: str | None) -> None:
     """S-15: for the region of the brokers, by the credentials that the settings name."""
-    with mock_aws() if key is None else nullcontext():  # its STS gives a role some credentials
+    with moto.mock_aws() if key is None else nullcontext():  # its STS gives a role some credentials
         token = source(line)()
     url = urlsplit(base64.urlsafe_b64decode(token.value + "=" * (-len(token.value) % 4)).decode())
     query = {name: value for name, (value,) in parse_qs(url.query).items()}

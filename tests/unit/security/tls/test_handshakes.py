@@ -16,7 +16,7 @@ from kfast.errors import ConfigurationError, KafkaConnectionError
 from kfast.network.transport import EVENT_READ
 from kfast.security.tls.transport import TlsTransport
 from tests.unit.network.serving import serving
-from tests.unit.network.test_sockets import error_of
+from tests.unit.network.socket_errors import error_of
 from tests.unit.security.tls.authority import (
     ca_pem,
     connected,

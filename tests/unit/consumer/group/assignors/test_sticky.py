@@ -20,7 +20,7 @@ from kfast.consumer.group.assignors.sticky_user_data import (
 )
 from kfast.types import TopicPartition
 from tests.reference.groups import Group, faults, movable
-from tests.unit.consumer.group.assignors.test_assignors import assign, group_of, plain, tps
+from tests.unit.consumer.group.assignors.group_cases import assign, group_of, plain, tps
 
 STICKY_V1 = bytes.fromhex(
     "000000020002743100000002000000000000000200027432000000010000000100000003"

@@ -8,7 +8,7 @@ import pytest
 
 from kfast.consumer.group.assignors.sticky_racks import GroupRacks
 from tests.reference.groups import Group, Racks, faults, movable
-from tests.unit.consumer.group.assignors.test_assignors import assign, racked, tps, without_effect
+from tests.unit.consumer.group.assignors.group_cases import assign, racked, tps, without_effect
 
 both = pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
 XYXY: dict[str, list[Racks]] = {"t1": [("x",), ("y",), ("x",), ("y",)]}
