@@ -125,11 +125,11 @@ from pathlib import Path
 import kfast.spark
 from bench.spark.session import spark_session
 from tests.end_to_end.virtual import make_cluster
-from tests.fake_broker.server import FakeBrokerServer
+from kfast.testing.server import BrokerServer
 
 folder = Path(sys.argv[1])
 table = str(folder / "table")
-with FakeBrokerServer(make_cluster(nodes=1)) as server, spark_session(folder) as spark:
+with BrokerServer(make_cluster(nodes=1)) as server, spark_session(folder) as spark:
     query = kfast.spark.ingest(
         spark,
         bootstrap_servers=server.bootstrap_servers,

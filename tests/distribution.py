@@ -27,6 +27,7 @@ TOGETHER: Final = {
     "groups": ("tests/integration/test_groups",),
     "a secured broker": (
         "tests/integration/test_local_kafka_security",
+        "tests/integration/both/test_sasl",
         "tests/integration/test_sasl",
         "tests/integration/test_tls",
     ),

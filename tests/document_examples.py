@@ -53,6 +53,10 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
     ): "tests/end_to_end/test_asyncio_document.py",
     ("docs/how-to/exactly-once.md", "Into Kafka"): "tests/end_to_end/test_readme.py",
     **{
+        ("docs/how-to/testing.md", heading): "tests/unit/testing/test_fake_kafka.py"
+        for heading in ("A Kafka in a test", "When something goes wrong")
+    },
+    **{
         ("docs/typed-columns.md", heading): "tests/unit/deserializers/test_document.py"
         for heading in ("JSON", "Avro", "Protobuf", "Schema registry", "Bad values")
     },

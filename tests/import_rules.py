@@ -65,6 +65,8 @@ ROOMS: Final = (
         ("consumer.fetch", "consumer.positions", "consumer.admin", "classic", "kip848"),
     ),
     Room("network", ("network",), ("security",)),
+    # A Kafka for tests; no consumer is above it.
+    Room("testing", ("testing",), ("protocol",)),
     Room("threads", ("threads",), ("request managers", "network", "records")),
     Room("application", ("application",), ("threads",)),
     Room("kafka_consumer", ("kafka_consumer",), ("application",)),
@@ -83,7 +85,7 @@ ROOMS: Final = (
     Room("spark.source", ("spark.source",), ("kfast", "table")),
     Room("spark.ingest", ("spark.ingest",), ("spark.source",)),
     Room("spark", ("spark",), ("spark.ingest",)),
-    Room("demo", ("demo",), ("spark",)),
+    Room("demo", ("demo",), ("spark", "testing")),
     Room("cli", ("cli",), ("demo",)),
     Room("program", ("__main__", "spark.submit"), ("cli",)),
 )
@@ -103,11 +105,11 @@ CONFINED: Final = (
             "_base.http_exchange",
             "local.node",
             "local.requests",
-            "demo.broker",
+            "testing.server",
         ),
     ),
-    (("selectors",), ("network.selector", "network.transport")),
-    (("socketserver",), ("demo.broker",)),
+    (("selectors",), ("network.selector", "network.transport", "testing.server")),
+    (("socketserver",), ()),
     # Whether a pipe still has a reader; whether the process that has started brokers has ended.
     (("select",), ("cli.output", "local.reaper")),
     # aiokafka is one of the clients that kfast is compared with.
@@ -120,6 +122,7 @@ CONFINED: Final = (
             "security.tls.context",
             "security.tls.ciphers",
             "_base.http_exchange",
+            "testing.server",
         ),
     ),
     # Prometheus asks an ingest for its metrics.
@@ -136,7 +139,7 @@ CONFINED: Final = (
     # A Secret is compared in constant time; the other two name files by what is in them.
     (
         ("hashlib", "hmac", "secrets"),
-        ("security.sasl", "settings.secret", "table.file_names", "local"),
+        ("security.sasl", "settings.secret", "table.file_names", "local", "testing.sasl"),
     ),
     (("gssapi",), ("security.sasl.gssapi_token",)),
     (("aws_msk_iam_sasl_signer",), ("security.sasl.msk_iam",)),
@@ -160,14 +163,15 @@ CONFINED: Final = (
             "client.metadata",
             # A server of tests, in the process that has started the brokers.
             "local.token_endpoint",
-            # A broker in the process of the demo.
-            "demo.broker",
-            "demo.coordinator",
+            # A Kafka in the process of a test: its thread, the lock of its state, its log.
+            "testing.server",
+            "testing.changes",
+            "testing.request_log",
         ),
     ),
     (
         ("time", "random", "sched"),
-        ("_base.clock", "spark.source.driver", "table.iceberg_log", *COMMANDS),
+        ("_base.clock", "spark.source.driver", "table.iceberg_log", "testing.server", *COMMANDS),
     ),
     (("subprocess",), COMMANDS),
     (("numpy",), (*RECORDS, "bulk", "table", "spark", "cli", "demo")),

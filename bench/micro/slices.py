@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from bench.data import text_values
 from kfast._native.buffers import OwnedBuffer, copy_of
-from tests.reference.batches import Record, encode_record_batch
+from kfast.testing.batches import Record
+from tests.reference.batches import encode_record_batch
 from tests.reference.compression import Codec
 
 START_MS = 1_700_000_000_000

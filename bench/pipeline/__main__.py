@@ -21,8 +21,8 @@ from bench import report
 from bench.data import text_values
 from bench.e2e.drain import Drain, first_address
 from kfast import KafkaConsumer, TopicPartition
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 
 TOPIC = "replay"
 BATCH_RECORDS = 8
@@ -40,7 +40,7 @@ def serve() -> None:
     with cluster.writing(TOPIC, 0) as writer:
         for _ in range(BATCHES):
             writer.append(values)
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         print(server.bootstrap_servers, flush=True)
         sys.stdin.read()
 

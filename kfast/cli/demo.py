@@ -92,10 +92,10 @@ def _connection(common: Common) -> dict[str, Any]:
 
 def _show_offline(common: Common, *, serve: bool, parquet: str | None) -> None:
     """Show commands and Python on a broker in this process, each before its output."""
-    from kfast.demo.broker import GROUP, RECORDS, TOPIC, DemoBroker  # noqa: PLC0415 - not for help
+    from kfast.demo.orders import GROUP, RECORDS, TOPIC, orders_kafka  # noqa: PLC0415 - not for help
 
     with (
-        DemoBroker() as broker,
+        orders_kafka() as kafka,
         tempfile.TemporaryDirectory(prefix="kfast-demo-") as folder,
         _own_environment(Path(folder)),
     ):
@@ -104,10 +104,10 @@ def _show_offline(common: Common, *, serve: bool, parquet: str | None) -> None:
             "They are made of a few thousand different ones.\n"
             "kfast demo --kafka shows more, on a real Apache Kafka.\n"
         )
-        where = ["-b", broker.address]
+        where = ["-b", kafka.bootstrap_servers]
         _run("topics", *where)
         _run("read", TOPIC, *where, "-n", "5", "-f", "table", "-q")
-        _read_in_python(TOPIC, broker.address)
+        _read_in_python(TOPIC, kafka.bootstrap_servers)
         if importlib.util.find_spec("pyarrow") is not None:
             target = parquet or str(Path(folder) / "orders.parquet")
             seconds = _run("read", TOPIC, *where, "--output", target, "-q")
@@ -116,7 +116,7 @@ def _show_offline(common: Common, *, serve: bool, parquet: str | None) -> None:
         _run("lag", GROUP, *where)
         if serve:
             common.ends_by_interrupt = True
-            write_text(f"\nThe broker runs at {broker.address}; Ctrl-C stops it.\n")
+            write_text(f"\nThe broker runs at {kafka.bootstrap_servers}; Ctrl-C stops it.\n")
             while True:
                 time.sleep(3_600)
 

@@ -15,9 +15,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
 from tests.delta_reading import delta_rows
-from tests.fake_broker.cluster import FakeCluster
-from tests.reference.batches import Record
 
 TOPIC: Final = "shop.items"
 SCHEMA: Final = "id bigint, name string, price decimal(12, 2), tags array<string>"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kfast import cli
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 
 PATIENCE_S = 60.0
 
@@ -22,7 +22,7 @@ class Shell:
     def __init__(self, cluster: FakeCluster, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         self.cluster = cluster
         self._captured = capfdbinary
-        self.server = FakeBrokerServer(cluster)
+        self.server = BrokerServer(cluster)
         self.error = b""
 
     def __call__(self, *words: str, status: int = 0) -> bytes:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.ingests import Table, Truth
 from tests.end_to_end.stage import Stage
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
 
 
 @pytest.fixture
@@ -46,5 +46,5 @@ def truth() -> Truth:
 @pytest.fixture
 def table(truth: Truth, tmp_path: Path) -> Iterator[Table]:
     """Give a folder for a table of it, while the cluster is on sockets."""
-    with FakeBrokerServer(truth.cluster) as server:
+    with BrokerServer(truth.cluster) as server:
         yield Table(tmp_path / "t", server.bootstrap_servers)

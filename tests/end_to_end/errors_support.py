@@ -20,7 +20,7 @@ import pytest
 import kfast
 from kfast import TopicPartition
 from kfast.errors import KafkaError
-from tests.fake_broker.cluster import FakeCluster
+from kfast.testing.cluster import FakeCluster
 
 HOST: Final = "127.0.0.1"
 T0: Final = TopicPartition("t", 0)

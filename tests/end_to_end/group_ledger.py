@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kfast.testing.groups.group_coordinator import FakeGroups
     from tests.end_to_end.group_member import SimulatedMember
-    from tests.fake_broker.groups import FakeGroups
 
 GROUP: Final = "g"
 LOG_END: Final = 120

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 from kfast.client.request import Channel, ClientResponse, UnsentRequest
 from kfast.errors import DisconnectError, KafkaError
 from kfast.protocol.api_keys import API_VERSIONS, ApiKey
-from tests.fake_broker.apis import HANDLERS
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.context import DelayedAnswer, RequestContext
-from tests.fake_broker.reply_plan import ReplyPlan
-from tests.fake_broker.request_log import LoggedRequest
+from kfast.testing.answers import DelayedAnswer
+from kfast.testing.apis import HANDLERS
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.context import RequestContext
+from kfast.testing.fault_table import ReplyPlan
+from kfast.testing.request_log import LoggedRequest
 from tests.fake_clock import FakeClock
 
 if TYPE_CHECKING:

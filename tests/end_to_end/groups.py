@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kfast import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kfast.testing.cluster import FakeCluster
 from tests.end_to_end.stage import Stage, eventually
-from tests.fake_broker.cluster import FakeCluster
 
 GROUP: Final = "g"
 

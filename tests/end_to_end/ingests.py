@@ -15,8 +15,8 @@ from kfast.table.log_formats import open_log
 from kfast.table.manifest_log import LOG
 from kfast.table.store import LocalStore
 from kfast.table.table_log import STAGING
-from tests.fake_broker.cluster import FakeCluster
-from tests.reference.batches import Record
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
 
 START_MS: Final = 1_767_225_600_000  # 2026-01-01
 

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from kfast import KafkaConsumer, TopicPartition
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 
 PATIENCE_S: Final = 60.0
 """Far longer than anything takes; a test that reaches it has failed."""
@@ -45,7 +45,7 @@ class Stage:
         self, cluster: FakeCluster, tls: ssl.SSLContext | None = None, **configs: Any
     ) -> None:
         self.cluster = cluster
-        self.server = FakeBrokerServer(cluster, tls)
+        self.server = BrokerServer(cluster, tls)
         self._configs = {**QUICK, **configs}
         self._stack = ExitStack()
 

@@ -17,14 +17,14 @@ from typing import Any, Final
 import pytest
 
 from kfast import KafkaConsumer, TopicPartition, cli
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import EditResponse, TopLevelError
+from kfast.testing.server import BrokerServer
 from kfast.types import OffsetAndMetadata
 from tests.end_to_end.stage import PATIENCE_S, eventually
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import EditResponse, TopLevelError
-from tests.fake_broker.releases import Api
-from tests.fake_broker.server import FakeBrokerServer
 from tests.promptness import PROMPT_S
-from tests.reference.batches import Record
 
 T: Final = [TopicPartition("orders", number) for number in range(3)]
 START: Final = 1_769_860_800_000
@@ -33,7 +33,7 @@ Run = Callable[..., Said]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[FakeBrokerServer]:
+def server() -> Iterator[BrokerServer]:
     """Serve "orders" (3 partitions), "orders-old" and "__hidden"; group "gone" has committed."""
     cluster = FakeCluster(2)
     cluster.features["group.version"] = 1
@@ -47,12 +47,12 @@ def server() -> Iterator[FakeBrokerServer]:
         cluster.log("orders", 2).delete_before(4)
     cluster.groups.offsets("gone").commit(T[0], 7)
     cluster.groups.offsets("gone").commit(T[2], 2)
-    with FakeBrokerServer(cluster) as running:
+    with BrokerServer(cluster) as running:
         yield running
 
 
 @pytest.fixture
-def run(server: FakeBrokerServer, capfd: pytest.CaptureFixture[str]) -> Run:
+def run(server: BrokerServer, capfd: pytest.CaptureFixture[str]) -> Run:
     def said(*words: str) -> Said:
         status = cli.main(["-b", server.bootstrap_servers, *words])
         printed = capfd.readouterr()
@@ -135,7 +135,7 @@ def test_what_is_not_there(run: Run) -> None:
     assert [row["topic"] for row in rows(run, "topics")] == ["orders", "orders-old"]
 
 
-def test_a_partition_without_a_leader_hides_no_topic(server: FakeBrokerServer, run: Run) -> None:
+def test_a_partition_without_a_leader_hides_no_topic(server: BrokerServer, run: Run) -> None:
     """CL-61: its offsets are null, and nothing is waited for."""
 
     def change(message: Any, _: object) -> None:
@@ -144,7 +144,7 @@ def test_a_partition_without_a_leader_hides_no_topic(server: FakeBrokerServer, r
                 topic.partitions[1].leader_id = -1
                 topic.partitions[1].isr_nodes = []
 
-    rule = server.cluster.faults.add(EditResponse(change), api=Api.METADATA, times=None)
+    rule = server.cluster.faults.add(EditResponse(change), api=ApiKey.METADATA, times=None)
     started = time.monotonic()
     try:
         orders = rows(run, "topics", "orders")[0]
@@ -167,7 +167,7 @@ def is_assigned(consumer: KafkaConsumer) -> bool:
 
 
 @pytest.fixture(scope="module")
-def members(server: FakeBrokerServer) -> Iterator[dict[str, KafkaConsumer]]:
+def members(server: BrokerServer) -> Iterator[dict[str, KafkaConsumer]]:
     """Two groups with a member each, which has committed 4 in orders-0."""
     settings: dict[str, Any] = {
         "bootstrap_servers": server.bootstrap_servers,
@@ -235,9 +235,7 @@ def test_groups_describe(run: Run, members: dict[str, KafkaConsumer]) -> None:
     assert run("groups", "describe", "absent")[0] == 5
 
 
-def test_groups_reset(
-    server: FakeBrokerServer, run: Run, members: dict[str, KafkaConsumer]
-) -> None:
+def test_groups_reset(server: BrokerServer, run: Run, members: dict[str, KafkaConsumer]) -> None:
     """CL-62: a dry run unless --execute; refused while there are members, which are named."""
     groups = server.cluster.groups
     before = groups.committed("gone")
@@ -276,9 +274,9 @@ def test_groups_reset(
         groups.offsets("gone").commit(T[2], 2)
 
 
-def test_a_member_that_joins_meanwhile_stops_a_reset(server: FakeBrokerServer, run: Run) -> None:
+def test_a_member_that_joins_meanwhile_stops_a_reset(server: BrokerServer, run: Run) -> None:
     """CL-62: the coordinator refuses the commit, and nothing is said to have been committed."""
-    rule = server.cluster.faults.add(TopLevelError(25), api=Api.OFFSET_COMMIT, times=None)
+    rule = server.cluster.faults.add(TopLevelError(25), api=ApiKey.OFFSET_COMMIT, times=None)
     try:
         status, out, err = run("groups", "reset", "gone", "--to", "end", "--execute")
     finally:
@@ -323,7 +321,7 @@ def test_lag(run: Run, members: dict[str, KafkaConsumer]) -> None:
     assert run("lag", "gon*", "-f", "tsv")[1].count("\n") == 3
 
 
-def test_lag_counts_what_can_be_read(run: Run, server: FakeBrokerServer) -> None:
+def test_lag_counts_what_can_be_read(run: Run, server: BrokerServer) -> None:
     """V-01: not what is gone before the log, and nothing for an offset beyond its end."""
     offsets = server.cluster.groups.offsets("outside")
     with server.cluster.changing():
@@ -339,7 +337,7 @@ def test_lag_counts_what_can_be_read(run: Run, server: FakeBrokerServer) -> None
             server.cluster.groups.delete_group("outside")
 
 
-def test_time_lag(run: Run, server: FakeBrokerServer) -> None:
+def test_time_lag(run: Run, server: BrokerServer) -> None:
     """CL-63: the age of the first unread record, 0 without lag; several offsets per partition."""
     offsets = server.cluster.groups.offsets("timed")
     other = server.cluster.groups.offsets("timed-too")
@@ -369,7 +367,7 @@ def test_thresholds(run: Run) -> None:
     assert run("lag", "--fail-over", "much")[0] == 2
 
 
-def test_watching_ends_with_ctrl_c(run: Run, server: FakeBrokerServer) -> None:
+def test_watching_ends_with_ctrl_c(run: Run, server: BrokerServer) -> None:
     """CL-63: again and again; Ctrl-C is the way to end it: exit 0."""
     seen: list[float] = []
     requests = server.cluster.requests
@@ -416,7 +414,7 @@ def test_watch_takes_a_length_of_time_only(
 # --- terminals ------------------------------------------------------------------------------------
 
 
-def test_hostile_names_do_not_reach_a_terminal(server: FakeBrokerServer) -> None:
+def test_hostile_names_do_not_reach_a_terminal(server: BrokerServer) -> None:
     """CL-60: a group's name cannot move the cursor, set a title or ring; the heading is bold."""
     with server.cluster.changing():
         server.cluster.groups.offsets("a\x1b]0;title\x07\u202e").commit(T[0], 1)

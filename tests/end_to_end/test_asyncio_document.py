@@ -13,10 +13,10 @@ import pytest
 
 import kfast
 from kfast.errors import IllegalStateError, WakeupError
+from kfast.testing.cluster import FakeCluster
 from tests.document_examples import examples
 from tests.end_to_end.groups import cluster_of, committed
 from tests.end_to_end.stage import Stage, eventually
-from tests.fake_broker.cluster import FakeCluster
 
 MakeStage = Callable[..., Stage]
 PATIENCE_S = 60.0

@@ -15,8 +15,8 @@ from kfast import cli
 from kfast.cli import bench
 from kfast.config import ConsumerConfig
 from kfast.demo.bench_worker import measure
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 
 SASL = {
     "bootstrap.servers": "b1:9096,b2:9096",
@@ -57,7 +57,7 @@ def test_clients_read_the_same_records(
     monkeypatch.setattr(
         bench, "_installed", lambda: {"kfast": "1", "kcat": "2", "kafka-python": "3"}
     )
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         words = ["-b", server.bootstrap_servers, "bench", "orders", "--rounds", "1", "-f", "json"]
         assert cli.main(words) == 0
     printed = capfd.readouterr()
@@ -136,7 +136,7 @@ def test_a_topic_without_records_or_that_is_not_there(
     """CL-69: exit 5, nothing is measured."""
     cluster = FakeCluster(1)
     cluster.create_topic("empty")
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         for topic, message in (("empty", "empty has no records"), ("empti", 'no topic "empti"')):
             assert cli.main(["-b", server.bootstrap_servers, "bench", topic]) == 5
             assert message in capfd.readouterr().err

@@ -22,16 +22,16 @@ from kfast.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import T0, T1, cluster_of, raised
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
-from tests.reference.batches import Record
 
 pytestmark = pytest.mark.usefixtures("nothing_is_printed")
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[FakeBrokerServer]:
+def server() -> Iterator[BrokerServer]:
     """Serve "t" (2 partitions of 10), "empty", "timed" and "trimmed"; tests do not change them."""
     cluster = cluster_of(batch_records=4)
     cluster.create_topic("empty", 2)
@@ -42,11 +42,11 @@ def server() -> Iterator[FakeBrokerServer]:
     cluster.append("trimmed", 0, [b"%d" % n for n in range(6)], batch_records=2)
     with cluster.changing():
         cluster.log("trimmed", 0).delete_before(3)
-    with FakeBrokerServer(cluster) as running:
+    with BrokerServer(cluster) as running:
         yield running
 
 
-def offsets(server: FakeBrokerServer, topic: Any, **settings: Any) -> dict[int, list[int]]:
+def offsets(server: BrokerServer, topic: Any, **settings: Any) -> dict[int, list[int]]:
     """Read a range and return the offsets per partition."""
     found = kfast.read_topic(topic, bootstrap_servers=server.bootstrap_servers, **settings)
     return {tp.partition: batch.offsets.tolist() for tp, batch in found.items()}
@@ -81,13 +81,13 @@ ALL = list(range(10))
     ],
 )
 def test_ranges(
-    server: FakeBrokerServer, topic: Any, settings: Any, expected: dict[int, list[int]]
+    server: BrokerServer, topic: Any, settings: Any, expected: dict[int, list[int]]
 ) -> None:
     """The end is exclusive and never waited for, whatever lies beyond the log."""
     assert offsets(server, topic, **settings) == expected
 
 
-def test_an_empty_result_is_a_result(server: FakeBrokerServer) -> None:
+def test_an_empty_result_is_a_result(server: BrokerServer) -> None:
     """E-10: no rows, but every view of them works."""
     found = kfast.read_topic("empty", bootstrap_servers=server.bootstrap_servers)
     assert (len(found), found.count(), list(found), found.partitions()) == (0, 0, [], set())
@@ -98,7 +98,7 @@ def test_an_empty_result_is_a_result(server: FakeBrokerServer) -> None:
 def test_what_is_written_meanwhile_is_left_out() -> None:
     """The end is fixed before the first record is handed out."""
     cluster = cluster_of(1, batch_records=2)
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         seen: dict[TopicPartition, list[int]] = {}
         batches = kfast.scan_topic("t", bootstrap_servers=server.bootstrap_servers)
         for batch in batches:
@@ -114,11 +114,11 @@ def test_a_log_that_ends_without_records_ends_the_read() -> None:
     with cluster.writing("t", 0) as writer:
         writer.append([b"a", b"b"])
         writer.append_emptied(5)
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         assert offsets(server, "t") == {0: [0, 1]}
 
 
-def test_columns_and_progress(server: FakeBrokerServer) -> None:
+def test_columns_and_progress(server: BrokerServer) -> None:
     reports: list[tuple[int, int]] = []
     found = kfast.read_topic(
         "t",
@@ -134,7 +134,7 @@ def test_columns_and_progress(server: FakeBrokerServer) -> None:
 
 def test_a_scan_left_early_lets_go_of_its_connections() -> None:
     cluster = cluster_of(batch_records=1)
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         batches = kfast.scan_topic(
             "t", bootstrap_servers=server.bootstrap_servers, max_poll_records=1
         )
@@ -166,7 +166,7 @@ def test_a_scan_left_early_lets_go_of_its_connections() -> None:
         ),
     ],
 )
-def test_what_does_not_exist(server: FakeBrokerServer, topic: Any, lines: list[str]) -> None:
+def test_what_does_not_exist(server: BrokerServer, topic: Any, lines: list[str]) -> None:
     """E-06: raised at once, nothing is created."""
     _, error = raised(UnknownTopicOrPartitionError, lambda: offsets(server, topic), within_ms=0)
     assert error == lines
@@ -174,7 +174,7 @@ def test_what_does_not_exist(server: FakeBrokerServer, topic: Any, lines: list[s
 
 
 def test_a_start_that_is_gone_is_reported_without_methods_of_a_consumer(
-    server: FakeBrokerServer,
+    server: BrokerServer,
 ) -> None:
     """E-05: the caller of read_topic, and of the command line, has no consumer to seek with."""
     lost = TopicPartition("trimmed", 0)
@@ -188,7 +188,7 @@ def test_a_start_that_is_gone_is_reported_without_methods_of_a_consumer(
 
 
 def test_a_start_beyond_the_end_says_so(
-    server: FakeBrokerServer, caplog: pytest.LogCaptureFixture
+    server: BrokerServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """E-02, P-10: an offset that the log does not have is an error, an empty range a warning."""
     error, lines = raised(OffsetOutOfRangeError, lambda: offsets(server, "t", start={0: 11}))
@@ -209,7 +209,7 @@ def test_a_start_behind_an_open_transaction_is_in_the_log() -> None:
     cluster = cluster_of(1)
     with cluster.writing("t", 0) as writer:
         writer.append([b"open"] * 4, producer_id=1, is_transactional=True)
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         committed = {"isolation_level": "read_committed"}
         assert offsets(server, "t", start={0: 8}, **committed) == {0: [8, 9]}
         assert offsets(server, "t", start={0: 12}, **committed) == {}
@@ -244,7 +244,7 @@ def test_a_start_behind_an_open_transaction_is_in_the_log() -> None:
     ],
 )
 def test_arguments_that_are_not_understood(
-    server: FakeBrokerServer, topic: Any, settings: Any, first: str
+    server: BrokerServer, topic: Any, settings: Any, first: str
 ) -> None:
     """E-02, E-05: which argument, its value, and what to pass instead."""
     error, lines = raised(ConfigurationError, lambda: offsets(server, topic, **settings))
@@ -252,13 +252,13 @@ def test_arguments_that_are_not_understood(
     assert not error.retriable
 
 
-def test_a_topic_name_that_is_none(server: FakeBrokerServer) -> None:
+def test_a_topic_name_that_is_none(server: BrokerServer) -> None:
     """E-05: refused locally."""
     raised(InvalidTopicError, lambda: offsets(server, "a b"))
 
 
 def test_a_start_that_is_gone_is_not_skipped_in_silence(
-    server: FakeBrokerServer, caplog: pytest.LogCaptureFixture
+    server: BrokerServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """P-10: a range that retention has cut raises; a policy of the user's skips, with a warning."""
     error, lines = raised(OffsetOutOfRangeError, lambda: offsets(server, "trimmed", start={0: 1}))
@@ -278,7 +278,7 @@ def test_a_scan_gives_what_it_can_before_it_fails() -> None:
     cluster = cluster_of(1, 4)
     cluster.append("t", 0, [b"\xff"])
     seen: list[int] = []
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         scan = kfast.scan_topic(
             "t", bootstrap_servers=server.bootstrap_servers, value_deserializer=kfast.Utf8()
         )
@@ -331,7 +331,7 @@ def test_a_range_that_is_gone_ends_a_read(
     cluster = FakeCluster()
     cluster.create_topic("t")
     cluster.append("t", 0, [b"x" * 1_000] * 200, batch_records=10)
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         scan = kfast.scan_topic(
             "t",
             bootstrap_servers=server.bootstrap_servers,
@@ -347,7 +347,7 @@ def test_a_range_that_is_gone_ends_a_read(
     assert caught.value.message == message
 
 
-def test_an_empty_range_keeps_the_schema(server: FakeBrokerServer) -> None:
+def test_an_empty_range_keeps_the_schema(server: BrokerServer) -> None:
     """B-14, E-10: nothing to read has the columns and types of what would be read."""
     for columns in (None, ["value"]):
         given: dict[str, Any] = {

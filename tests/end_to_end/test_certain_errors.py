@@ -25,7 +25,11 @@ from kfast.errors import (
     UnknownTopicOrPartitionError,
     WakeupError,
 )
+from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.messages.metadata import MetadataRequest
+from kfast.testing.faults import NeverAnswer
+from kfast.testing.request_log import LoggedRequest
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import (
     HOST,
     T0,
@@ -36,10 +40,6 @@ from tests.end_to_end.errors_support import (
     read_until,
 )
 from tests.end_to_end.stage import error_of, eventually
-from tests.fake_broker.fault_actions import NeverAnswer
-from tests.fake_broker.releases import Api
-from tests.fake_broker.request_log import LoggedRequest
-from tests.fake_broker.server import FakeBrokerServer
 
 pytestmark = pytest.mark.usefixtures("nothing_is_printed")
 
@@ -130,7 +130,7 @@ def test_a_missing_topic_is_the_same_error_in_every_call_that_needs_it() -> None
     cluster = cluster_of()
     cluster.create_topic("orders")
     missing = TopicPartition("oders", 0)
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         found = outcomes(server.bootstrap_servers, missing)
     for name in QUESTIONS.keys() - {"commit"}:  # answered, as it is no error
         error, elapsed_s = found.pop(name)
@@ -154,8 +154,8 @@ def asks_for_all_topics(request: LoggedRequest) -> bool:
 def test_polls_do_not_wait_for_the_names_of_topics() -> None:
     """Y-08: the error of a missing topic comes when they are there, or not to be had."""
     cluster = cluster_of()
-    cluster.faults.add(NeverAnswer(), api=Api.METADATA, times=None, where=asks_for_all_topics)
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    cluster.faults.add(NeverAnswer(), api=ApiKey.METADATA, times=None, where=asks_for_all_topics)
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.subscribe(["oders"])
         longest_s = 0.0
 
@@ -173,9 +173,9 @@ def test_polls_do_not_wait_for_the_names_of_topics() -> None:
 def test_a_wakeup_ends_the_look_up_of_the_names_of_topics(name: str) -> None:
     """Y-08: it is not swallowed by a wait inside of a call."""
     cluster = cluster_of()
-    cluster.faults.add(NeverAnswer(), api=Api.METADATA, times=None, where=asks_for_all_topics)
+    cluster.faults.add(NeverAnswer(), api=ApiKey.METADATA, times=None, where=asks_for_all_topics)
     missing = TopicPartition("oders", 0)
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([missing])
 
         def wake() -> None:
@@ -191,7 +191,7 @@ def test_a_wakeup_ends_the_look_up_of_the_names_of_topics(name: str) -> None:
 
 def test_a_missing_partition_ends_a_long_wait() -> None:
     """E-13: of an assigned topic that exists."""
-    with FakeBrokerServer(cluster_of()) as server:
+    with BrokerServer(cluster_of()) as server:
 
         def wait(call: Call) -> tuple[KafkaError | None, float]:
             with consumer(server.bootstrap_servers) as reader:
@@ -209,7 +209,7 @@ def test_a_missing_partition_ends_a_long_wait() -> None:
 def test_a_topic_made_within_a_second_is_found_by_a_read_of_all_of_it() -> None:
     """E-13, P-07: no false alarm for one that the broker asked first does not know yet."""
     cluster = cluster_of()
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
 
         def create() -> None:
             with cluster.changing():
@@ -257,7 +257,7 @@ def test_what_this_machine_refuses_is_not_called_a_missing_route(
 def test_a_bootstrap_timeout_that_was_given_is_the_time_to_try() -> None:
     """E-13: a service that starts together with its broker."""
     cluster = cluster_of()
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         cluster.stop_node(1)
         timer = threading.Timer(1.5, lambda: cluster.start_node(1))
         timer.start()
@@ -303,7 +303,7 @@ def test_a_server_that_never_answers_is_reported_when_bootstrap_timeout_ms_has_p
 def test_a_consumer_that_was_connected_waits_for_its_brokers() -> None:
     """E-13, N-18: all of them refuse for longer than a second during a restart."""
     cluster = cluster_of(1)
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0])
         assert read_until(reader, {T0: 10})
         cluster.stop_node(1)
@@ -323,7 +323,7 @@ def test_an_assigned_topic_that_does_not_exist_is_logged_once(
 ) -> None:
     """M-05, O-01: it is waited for without an error, and not in silence."""
     cluster = cluster_of(1)
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([TopicPartition("later", 0), T0])
         assert read_until(reader, {T0: 10})
         for _ in range(3):

@@ -14,9 +14,9 @@ from typing import Final
 
 import pytest
 
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import cluster_of
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
 from tests.installed import environment, program
 
 PATIENCE_S: Final = 60.0
@@ -33,8 +33,8 @@ def large_cluster() -> FakeCluster:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[FakeBrokerServer]:
-    with FakeBrokerServer(large_cluster()) as running:
+def server() -> Iterator[BrokerServer]:
+    with BrokerServer(large_cluster()) as running:
         yield running
 
 
@@ -62,7 +62,7 @@ def has_namespaces(folder: Path) -> bool:
 
 
 def run_limited(
-    folder: Path, server: FakeBrokerServer, *, is_mounted: bool
+    folder: Path, server: BrokerServer, *, is_mounted: bool
 ) -> tuple[list[str], list[str]]:
     """Return the lines of the script and of standard error."""
     place = shlex.quote(str(folder))
@@ -82,9 +82,7 @@ def run_limited(
 
 
 @pytest.mark.parametrize("is_mounted", [True, False])
-def test_output_that_does_not_fit(
-    is_mounted: bool, server: FakeBrokerServer, tmp_path: Path
-) -> None:
+def test_output_that_does_not_fit(is_mounted: bool, server: BrokerServer, tmp_path: Path) -> None:
     """CL-243: exit code 7, the old file, and nothing left behind; also on standard output.
 
     On a file system of a megabyte, or where no namespace is allowed beyond the limit of a file.
@@ -140,7 +138,7 @@ class Reader:
         self.process.send_signal(signal.SIGCONT)
 
 
-def test_a_bounded_read_goes_on_after_ctrl_z(server: FakeBrokerServer, tmp_path: Path) -> None:
+def test_a_bounded_read_goes_on_after_ctrl_z(server: BrokerServer, tmp_path: Path) -> None:
     """CL-242: no record is lost or written twice."""
     few = ("-X", "max.partition.fetch.bytes=2000", "-X", "fetch.max.bytes=2000")
     reader = Reader(server.bootstrap_servers, tmp_path / "out", *few)
@@ -162,7 +160,7 @@ def test_a_bounded_read_goes_on_after_ctrl_z(server: FakeBrokerServer, tmp_path:
 def test_a_follow_goes_on_after_ctrl_z(tmp_path: Path) -> None:
     """CL-242: with what was written meanwhile, while the connections were closed, too."""
     cluster = cluster_of(1, 20)
-    with FakeBrokerServer(cluster) as running:
+    with BrokerServer(cluster) as running:
         reader = Reader(running.bootstrap_servers, tmp_path / "out", "--follow", "-o", "start")
         reader.wait_for(20)
         reader.stop()

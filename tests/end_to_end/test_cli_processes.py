@@ -21,9 +21,9 @@ from typing import Final
 
 import pytest
 
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import cluster_of
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
 from tests.soaking import soaking
 
 RECORDS: Final = 4_000
@@ -99,14 +99,14 @@ class Forks:
 
 
 @pytest.fixture
-def server() -> Iterator[FakeBrokerServer]:
-    server = FakeBrokerServer(cluster_of(1, RECORDS, batch_records=100))
+def server() -> Iterator[BrokerServer]:
+    server = BrokerServer(cluster_of(1, RECORDS, batch_records=100))
     with server:
         yield server
 
 
 @pytest.fixture
-def forks(server: FakeBrokerServer, tmp_path: Path) -> Iterator[Forks]:
+def forks(server: BrokerServer, tmp_path: Path) -> Iterator[Forks]:
     forks = Forks(server.bootstrap_servers, tmp_path)
     yield forks
     forks.close()
@@ -161,7 +161,7 @@ def test_a_killed_process_leaves_nothing(forks: Forks, tmp_path: Path) -> None:
         assert [path.name for path in folder.iterdir()] == ["t.jsonl"]
 
 
-def test_a_reader_that_goes_ends_the_command_without_a_word(server: FakeBrokerServer) -> None:
+def test_a_reader_that_goes_ends_the_command_without_a_word(server: BrokerServer) -> None:
     """CL-55: ``kfast read | head`` ends with status 0 and an empty standard error."""
     command = [sys.executable, "-m", "kfast", "read", "t", "-b", server.bootstrap_servers]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -173,7 +173,7 @@ def test_a_reader_that_goes_ends_the_command_without_a_word(server: FakeBrokerSe
         assert process.stderr.read() == b""
 
 
-def test_a_second_ctrl_c_ends_at_once(server: FakeBrokerServer) -> None:
+def test_a_second_ctrl_c_ends_at_once(server: BrokerServer) -> None:
     """CL-59: the first one waits for the reader of the pipe, which takes no whole record."""
     command = [sys.executable, "-m", "kfast", "read", "t", "-b", server.bootstrap_servers]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -191,7 +191,7 @@ def test_a_terminal_gets_a_table_without_controls() -> None:
     cluster = FakeCluster(1)
     cluster.create_topic("t", 1)
     cluster.append("t", 0, [b"\x1b[31m\x07 \xe2\x80\xae" + b"long " * 40] * 12)
-    server = FakeBrokerServer(cluster)
+    server = BrokerServer(cluster)
     with server:
         pid, fd = pty.fork()
         if not pid:
@@ -212,7 +212,7 @@ def test_a_terminal_gets_a_table_without_controls() -> None:
     assert lines[-1] == "the first 10 records; -n N shows more, -f jsonl all"
 
 
-def test_progress_goes_to_the_terminal_and_data_to_the_pipe(server: FakeBrokerServer) -> None:
+def test_progress_goes_to_the_terminal_and_data_to_the_pipe(server: BrokerServer) -> None:
     """CL-57: one line that is drawn over, gone when Ctrl-C is pressed; then the summary."""
     reader, writer = os.pipe()
     pid, fd = pty.fork()

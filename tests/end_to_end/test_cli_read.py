@@ -17,14 +17,14 @@ import pytest
 import zstandard
 
 from kfast.errors import ErrorCode
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import TopLevelError
+from kfast.testing.request_log import LoggedRequest
 from tests.end_to_end.cli_shell import PATIENCE_S, Shell
 from tests.end_to_end.errors_support import cluster_of
 from tests.end_to_end.groups import committed
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import TopLevelError
-from tests.fake_broker.releases import Api
-from tests.fake_broker.request_log import LoggedRequest
-from tests.reference.batches import Record
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_topic_that_is_deleted_ends_a_read(shell: Shell) -> None:
 
     def delete() -> None:
         requests = shell.cluster.requests
-        assert requests.wait_for(lambda log: len(log.select(Api.FETCH)) > 2, PATIENCE_S)
+        assert requests.wait_for(lambda log: len(log.select(ApiKey.FETCH)) > 2, PATIENCE_S)
         shell.cluster.delete_topic("big")
 
     thread = threading.Thread(target=delete)
@@ -99,8 +99,8 @@ def test_offsets_are_the_first_that_the_leader_is_asked_for(shell: Shell) -> Non
     """CL-42: the first request for metadata names the topic, so that its leader is known."""
     shell("read", "t", "-p", "0", "-n", "1")
     asked = [entry.api_key for entry in shell.cluster.requests.select(connection=1)]
-    assert asked[:5] == [Api.API_VERSIONS, *[Api.METADATA] * 2, *[Api.LIST_OFFSETS] * 2]
-    assert asked[5] == Api.FETCH
+    assert asked[:5] == [ApiKey.API_VERSIONS, *[ApiKey.METADATA] * 2, *[ApiKey.LIST_OFFSETS] * 2]
+    assert asked[5] == ApiKey.FETCH
 
 
 def test_the_newest_by_timestamp(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -269,7 +269,7 @@ def test_offsets_that_are_removed_while_they_are_read(shell: Shell, is_skipped: 
             shell.cluster.log("t", 0).delete_before(8)
         return False
 
-    shell.cluster.faults.add(api=Api.FETCH, where=remove, times=None)
+    shell.cluster.faults.add(api=ApiKey.FETCH, where=remove, times=None)
     words = ("read", "t", "-p", "0", "-X", "max.partition.fetch.bytes=1")
     if is_skipped:
         assert values(shell(*words, "--lost", "skip")) == [f"0-{n}" for n in (0, 1, 2, 3, 8, 9)]
@@ -370,7 +370,7 @@ def test_a_group_without_offsets_begins_as_the_settings_say(shell: Shell, tmp_pa
 def test_a_group_without_a_coordinator_is_an_error(shell: Shell) -> None:
     """Y-07: after bootstrap_timeout_ms, with what to do."""
     unavailable = TopLevelError(int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    shell.cluster.faults.add(unavailable, api=Api.FIND_COORDINATOR, times=None)
+    shell.cluster.faults.add(unavailable, api=ApiKey.FIND_COORDINATOR, times=None)
     shell("read", "t", "-g", "g", "-X", "bootstrap.timeout.ms=300", "--no-commit", status=3)
     assert b"COORDINATOR_NOT_AVAILABLE" in shell.error
     assert b"offsets.topic.replication.factor" in shell.error

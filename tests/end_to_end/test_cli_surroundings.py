@@ -8,21 +8,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import cluster_of
-from tests.fake_broker.server import FakeBrokerServer
 from tests.installed import environment, program
 
 PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[FakeBrokerServer]:
-    with FakeBrokerServer(cluster_of(1, 20)) as running:
+def server() -> Iterator[BrokerServer]:
+    with BrokerServer(cluster_of(1, 20)) as running:
         yield running
 
 
 def in_shell(
-    words: str, server: FakeBrokerServer, redirections: str
+    words: str, server: BrokerServer, redirections: str
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command with redirections of the shell."""
     line = f"exec {shlex.join(program())} {words} -b {server.bootstrap_servers} {redirections}"
@@ -32,7 +32,7 @@ def in_shell(
 
 
 @pytest.mark.parametrize("words", ["read t", "topics"])
-def test_closed_standard_output_is_no_socket(words: str, server: FakeBrokerServer) -> None:
+def test_closed_standard_output_is_no_socket(words: str, server: BrokerServer) -> None:
     """CL-230: nothing is written to what is opened next; the exit code is 7."""
     done = in_shell(words, server, ">&-")
     assert done.stderr == b"kfast: cannot write standard output: Bad file descriptor\n"
@@ -49,7 +49,7 @@ def test_closed_standard_output_is_no_socket(words: str, server: FakeBrokerServe
     ],
 )
 def test_closed_standard_input_and_error(
-    words: str, redirections: str, status: int, server: FakeBrokerServer
+    words: str, redirections: str, status: int, server: BrokerServer
 ) -> None:
     """CL-230: the data and the status are those of any other run."""
     done = in_shell(words, server, redirections)
@@ -58,14 +58,14 @@ def test_closed_standard_input_and_error(
     assert done.stdout.splitlines() == ([] if status else lines)
 
 
-def test_a_full_disk_of_an_administrative_command(server: FakeBrokerServer) -> None:
+def test_a_full_disk_of_an_administrative_command(server: BrokerServer) -> None:
     """CL-230: exit code 7."""
     done = in_shell("topics", server, "> /dev/full")
     assert done.stderr == b"kfast: cannot write standard output: No space left on device\n"
     assert done.returncode == 7
 
 
-def test_a_reader_that_goes_ends_a_read_that_waits(server: FakeBrokerServer) -> None:
+def test_a_reader_that_goes_ends_a_read_that_waits(server: BrokerServer) -> None:
     """CL-231: although no record comes that could not be written."""
     command = [*program(), "read", "t", "--follow", "-f", "raw", "-b", server.bootstrap_servers]
     with subprocess.Popen(

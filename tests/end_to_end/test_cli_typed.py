@@ -14,12 +14,12 @@ from google.protobuf import descriptor_pb2
 from kfast.cli.options import Common
 from kfast.cli.registry import registry_if_needed
 from kfast.errors import IllegalStateError
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
 from tests.end_to_end.cli_shell import Shell
 from tests.end_to_end.groups import committed
-from tests.fake_broker.cluster import FakeCluster
 from tests.fake_registry.server import FakeRegistry, answer, fake_registry
 from tests.reference.avro_encoder import encode
-from tests.reference.batches import Record
 from tests.unit._native.framed_values import confluent
 
 SCHEMA = '{"id": "int64", "at": {"x": "float64"}}'

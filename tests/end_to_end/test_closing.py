@@ -20,7 +20,11 @@ import pytest
 
 import kfast
 from kfast.errors import IllegalStateError, KafkaConnectionError
+from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.messages.fetch import FetchRequest
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import Delay, NeverAnswer, Trickle
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import (
     T0,
     T1,
@@ -31,10 +35,6 @@ from tests.end_to_end.errors_support import (
     raw_server,
     read_until,
 )
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import Delay, NeverAnswer, Trickle
-from tests.fake_broker.releases import Api
-from tests.fake_broker.server import FakeBrokerServer
 
 pytestmark = pytest.mark.usefixtures("nothing_is_printed")
 
@@ -76,12 +76,12 @@ def test_close_while_a_server_does_not_answer() -> None:
 @pytest.mark.parametrize(
     "fault", [NeverAnswer(), Trickle(), Delay(60_000)], ids=["blackholed", "trickling", "slow"]
 )
-@pytest.mark.parametrize("api", [Api.METADATA, Api.LIST_OFFSETS, Api.FETCH])
-def test_close_while_a_request_is_out(fault: NeverAnswer | Trickle | Delay, api: Api) -> None:
+@pytest.mark.parametrize("api", [ApiKey.METADATA, ApiKey.LIST_OFFSETS, ApiKey.FETCH])
+def test_close_while_a_request_is_out(fault: NeverAnswer | Trickle | Delay, api: ApiKey) -> None:
     """L-01, N-17: dead brokers do not hold up close."""
     cluster = cluster_of(1)
     rule = cluster.faults.add(fault, api=api, times=None)
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         reader = consumer(server.bootstrap_servers)
         reader.assign([T0])
         deadline = time.monotonic() + 10
@@ -95,7 +95,7 @@ def test_close_of_a_stopped_broker_and_of_a_healthy_one() -> None:
     """L-01, L-07: the threads are gone afterwards; what was handed out stays readable."""
     before = own_threads()
     cluster = cluster_of(1)
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         readers = [consumer(server.bootstrap_servers) for _ in range(2)]
         batches = []
         for reader in readers:
@@ -114,7 +114,7 @@ def test_close_of_a_stopped_broker_and_of_a_healthy_one() -> None:
 def test_close_ends_the_connections() -> None:
     """L-02: the broker keeps none of them, also with a long poll out."""
     cluster = cluster_of(1)
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         with consumer(server.bootstrap_servers) as reader:
             reader.subscribe(["t"])
             read_until(reader, {T0: 10})
@@ -129,7 +129,7 @@ def test_close_ends_the_connections() -> None:
 def test_close_ends_the_fetch_session_behind_a_long_poll(max_in_flight: int) -> None:
     """L-02: the end of the session is written at once and served when the long poll is over."""
     cluster = cluster_of(1)
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         reader = consumer(
             server.bootstrap_servers,
             fetch_max_wait_ms=1_000,
@@ -156,7 +156,7 @@ def test_close_ends_the_fetch_session_behind_unread_data() -> None:
     cluster.create_topic("t", 1)
     for _ in range(40):
         cluster.append("t", 0, [bytes(250_000)] * 2)
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         reader = consumer(
             server.bootstrap_servers,
             buffer_memory_bytes=1 << 20,
@@ -199,7 +199,7 @@ def test_a_name_server_that_hangs_holds_up_nobody_else(monkeypatch: pytest.Monke
     cluster.move_leader("t", 0, 1)
     cluster.move_leader("t", 1, 2)
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         hanging_name(monkeypatch, "hangs.invalid") as asked,
     ):
         cluster.advertise(2, "hangs.invalid", 9092)
@@ -226,7 +226,7 @@ def test_a_forgotten_consumer_is_collected() -> None:
     """L-07: one warning, threads and connections go."""
     before = own_threads()
     cluster = cluster_of(1)
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         reader = consumer(server.bootstrap_servers)
         reader.subscribe(["t"])
         reader.poll(timeout_ms=10_000)
@@ -251,7 +251,7 @@ def test_a_forgotten_consumer_is_collected() -> None:
 def test_a_consumer_in_a_cycle_is_collected_on_any_thread(thread: str) -> None:
     """L-07: such as one that its listener knows; also by its own threads, holding their locks."""
     before = own_threads()
-    with FakeBrokerServer(cluster_of(1)) as server:
+    with BrokerServer(cluster_of(1)) as server:
         reader: Any = consumer(server.bootstrap_servers)
         reader.subscribe(["t"])
         read_until(reader, {T0: 10})
@@ -289,7 +289,7 @@ def test_a_consumer_in_a_cycle_is_collected_on_any_thread(thread: str) -> None:
 
 def test_who_iterates_keeps_the_consumer() -> None:
     """L-07: nobody else needs to."""
-    with FakeBrokerServer(cluster_of(1)) as server:
+    with BrokerServer(cluster_of(1)) as server:
         batches = kfast.KafkaConsumer(
             "t", bootstrap_servers=server.bootstrap_servers, auto_offset_reset="earliest"
         ).batches(timeout_ms=10_000)

@@ -10,10 +10,10 @@ import pytest
 import kfast
 from kfast import ConsumerRecords, TopicPartition
 from kfast.errors import IllegalStateError
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.faults import NeverAnswer
 from tests.end_to_end.groups import GROUP, Notes, cluster_of, committed, member, read_all
 from tests.end_to_end.stage import Stage, eventually
-from tests.fake_broker.fault_actions import NeverAnswer
-from tests.fake_broker.releases import Api
 from tests.signals import signalled
 from tests.unit.threads.interruptions import run_interrupted
 
@@ -118,16 +118,16 @@ def test_what_a_handler_raises_comes_out_of_the_call(make_stage: MakeStage) -> N
 @pytest.mark.parametrize(
     ("api", "call"),
     [
-        (Api.OFFSET_COMMIT, lambda reader: reader.commit({T0: 3}, timeout_ms=600_000)),
-        (Api.LIST_OFFSETS, lambda reader: reader.end_offsets([T0], timeout_ms=600_000)),
-        (Api.LIST_OFFSETS, lambda reader: reader.position(T0, timeout_ms=600_000)),
-        (Api.FETCH, next),
-        (Api.FETCH, lambda reader: next(reader.batches())),
+        (ApiKey.OFFSET_COMMIT, lambda reader: reader.commit({T0: 3}, timeout_ms=600_000)),
+        (ApiKey.LIST_OFFSETS, lambda reader: reader.end_offsets([T0], timeout_ms=600_000)),
+        (ApiKey.LIST_OFFSETS, lambda reader: reader.position(T0, timeout_ms=600_000)),
+        (ApiKey.FETCH, next),
+        (ApiKey.FETCH, lambda reader: next(reader.batches())),
     ],
     ids=["commit", "end_offsets", "position", "iteration", "batches"],
 )
 def test_any_blocked_call_is_ended(
-    make_stage: MakeStage, api: Api, call: Callable[[kfast.KafkaConsumer], object]
+    make_stage: MakeStage, api: ApiKey, call: Callable[[kfast.KafkaConsumer], object]
 ) -> None:
     """L-02: each says that the consumer is closed."""
     cluster = cluster_of(1)

@@ -19,6 +19,8 @@ from kfast.errors import (
     KafkaTimeoutError,
     RebalanceInProgressError,
 )
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.faults import Delay, NeverAnswer, PartitionError, TopLevelError
 from tests.end_to_end.groups import (
     GROUP,
     Notes,
@@ -30,8 +32,6 @@ from tests.end_to_end.groups import (
     read_all,
 )
 from tests.end_to_end.stage import Stage, eventually
-from tests.fake_broker.fault_actions import Delay, NeverAnswer, PartitionError, TopLevelError
-from tests.fake_broker.releases import Api
 
 MakeStage = Callable[..., Stage]
 
@@ -57,7 +57,7 @@ def test_commit_stores_what_was_handed_out(make_stage: MakeStage) -> None:
     cluster = cluster_of()
     consumer = by_hand(make_stage(cluster), max_poll_records=4, **MANUAL)
     consumer.commit()
-    assert cluster.requests.select(Api.OFFSET_COMMIT) == []
+    assert cluster.requests.select(ApiKey.OFFSET_COMMIT) == []
     assert consumer.poll(timeout_ms=10_000).count() == 4
     consumer.commit()
     assert committed(cluster) == {0: 4}
@@ -65,7 +65,7 @@ def test_commit_stores_what_was_handed_out(make_stage: MakeStage) -> None:
     assert consumer.committed(T0, metadata=True) == OffsetAndMetadata(4, "", 0)
     assert consumer.committed([T0, T1]) == {T0: OffsetAndMetadata(4, "", 0), T1: None}
     assert consumer.committed(T1) is None
-    (request,) = cluster.requests.select(Api.OFFSET_COMMIT)
+    (request,) = cluster.requests.select(ApiKey.OFFSET_COMMIT)
     assert request.message.member_id == ""
     assert request.message.generation_id_or_member_epoch == -1
 
@@ -109,7 +109,7 @@ def test_bad_offsets_are_refused_here(
     for call in (consumer.commit, consumer.commit_async):
         with pytest.raises(kind):
             call(offsets)
-    assert cluster.requests.select(Api.OFFSET_COMMIT) == []
+    assert cluster.requests.select(ApiKey.OFFSET_COMMIT) == []
 
 
 def test_a_leader_epoch_of_none_is_an_unknown_one(make_stage: MakeStage) -> None:
@@ -127,13 +127,13 @@ def test_commit_obeys_its_timeout_and_wakeup(make_stage: MakeStage) -> None:
     consumer = by_hand(make_stage(cluster), **MANUAL)
     consumer.poll(timeout_ms=10_000)
     consumer.commit()
-    cluster.faults.add(NeverAnswer(), api=Api.OFFSET_COMMIT, times=None)
+    cluster.faults.add(NeverAnswer(), api=ApiKey.OFFSET_COMMIT, times=None)
     with pytest.raises(KafkaTimeoutError, match="t-0"):
         consumer.commit({T0: 2}, timeout_ms=200)
-    asked = len(cluster.requests.select(Api.OFFSET_COMMIT))
+    asked = len(cluster.requests.select(ApiKey.OFFSET_COMMIT))
 
     def wake() -> None:
-        cluster.requests.wait_for(lambda log: len(log.select(Api.OFFSET_COMMIT)) > asked, 5)
+        cluster.requests.wait_for(lambda log: len(log.select(ApiKey.OFFSET_COMMIT)) > asked, 5)
         consumer.wakeup()
 
     timer = threading.Thread(target=wake)
@@ -158,7 +158,7 @@ def test_callbacks_come_in_order_on_the_application_thread(make_stage: MakeStage
 
     consumer = by_hand(make_stage(cluster), default_offset_commit_callback=callback, **MANUAL)
     consumer.poll(timeout_ms=10_000)
-    cluster.faults.add(PartitionError(28), api=Api.OFFSET_COMMIT, times=1)
+    cluster.faults.add(PartitionError(28), api=ApiKey.OFFSET_COMMIT, times=1)
     consumer.commit_async({T0: 1})
     consumer.commit_async({T0: OffsetAndMetadata(2)}, callback)
     consumer.commit_async({T0: 3})
@@ -197,7 +197,7 @@ def test_a_callback_left_waiting_is_told_at_close(make_stage: MakeStage) -> None
     consumer = by_hand(make_stage(cluster), **MANUAL)
     consumer.poll(timeout_ms=10_000)
     consumer.commit({T0: 1})
-    cluster.faults.add(NeverAnswer(), api=Api.OFFSET_COMMIT, times=None)
+    cluster.faults.add(NeverAnswer(), api=ApiKey.OFFSET_COMMIT, times=None)
     consumer.commit_async({T0: 2}, lambda _, error: outcomes.append(error))
     consumer.close(timeout_ms=200)
     (error,) = outcomes
@@ -225,7 +225,7 @@ def test_interceptors_hear_of_every_commit(
     consumer = by_hand(
         make_stage(cluster), interceptor_classes=[Broken(), Listening], auto_commit_interval_ms=0
     )
-    cluster.faults.add(PartitionError(28), api=Api.OFFSET_COMMIT, times=1)
+    cluster.faults.add(PartitionError(28), api=ApiKey.OFFSET_COMMIT, times=1)
     with pytest.raises(KafkaError):
         consumer.commit({T0: 1})
     consumer.commit({T0: 2})
@@ -263,7 +263,7 @@ def test_auto_commit_waits_for_its_interval(make_stage: MakeStage) -> None:
     read_all(consumer, 10)
     for _ in range(5):
         consumer.poll(timeout_ms=0)
-    assert cluster.requests.select(Api.OFFSET_COMMIT) == []
+    assert cluster.requests.select(ApiKey.OFFSET_COMMIT) == []
     consumer.assign([T0, T1])  # a change of the assignment is an occasion
     eventually(lambda: committed(cluster) == {0: 10})
 
@@ -285,7 +285,7 @@ def test_a_failed_auto_commit_is_logged_and_tried_again(
     """A-04: at warning, never out of poll."""
     cluster = cluster_of(1)
     consumer = by_hand(make_stage(cluster), **AT_ONCE)
-    cluster.faults.add(PartitionError(12), api=Api.OFFSET_COMMIT, times=2)
+    cluster.faults.add(PartitionError(12), api=ApiKey.OFFSET_COMMIT, times=2)
     read_all(consumer, 10)
     eventually(lambda: (consumer.poll(timeout_ms=20), committed(cluster) == {0: 10})[1])
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
@@ -356,7 +356,7 @@ def test_a_commit_amid_a_rebalance_says_so(make_stage: MakeStage) -> None:
     cluster = cluster_of()
     consumer = member(make_stage(cluster), **MANUAL)
     read_all(consumer, 20)
-    rule = cluster.faults.add(Delay(60_000), api=Api.JOIN_GROUP, times=None)
+    rule = cluster.faults.add(Delay(60_000), api=ApiKey.JOIN_GROUP, times=None)
     consumer.enforce_rebalance()
     eventually(lambda: (consumer.poll(timeout_ms=20), rule.hits > 0)[1])
     with pytest.raises(RebalanceInProgressError):
@@ -425,7 +425,7 @@ def test_rebalances_are_measured_under_either_protocol(
 ) -> None:
     """O-03: nothing before the first one; then how long, how many, how many failed."""
     cluster = cluster_of()
-    cluster.faults.add(TopLevelError(14), api=Api.JOIN_GROUP)
+    cluster.faults.add(TopLevelError(14), api=ApiKey.JOIN_GROUP)
     consumer = member(make_stage(cluster), protocol)
 
     def measured(name: str) -> float:

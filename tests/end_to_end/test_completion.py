@@ -19,23 +19,23 @@ import pytest
 
 from kfast import cli
 from kfast.cli.complete import KEPT_S, candidates
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from kfast.types import TopicPartition
 from tests.end_to_end.errors_support import HOST, dead_port
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.releases import Api
-from tests.fake_broker.server import FakeBrokerServer
 
 PATIENCE_S: Final = 60.0
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[FakeBrokerServer]:
+def server() -> Iterator[BrokerServer]:
     cluster = FakeCluster(1)
     for topic in ("orders", "orders-old", "payments"):
         cluster.create_topic(topic)
     for group in ("billing", "odd name", "esc\x1b[31m", "$(reboot)"):
         cluster.groups.offsets(group).commit(TopicPartition("orders", 0), 1)
-    with FakeBrokerServer(cluster) as running:
+    with BrokerServer(cluster) as running:
         yield running
 
 
@@ -81,16 +81,16 @@ def test_words(line: str, expected: list[str]) -> None:
     assert candidates(line.split(" ")) == expected
 
 
-def test_topics_and_groups(server: FakeBrokerServer, home: Path) -> None:
+def test_topics_and_groups(server: BrokerServer, home: Path) -> None:
     """CL-68: those of the cluster that the line names, asked once a minute; mode 0600."""
     where = ["-b", server.bootstrap_servers]
     asked = server.cluster.requests
-    before = sum(each.api_key == Api.METADATA for each in asked)
+    before = sum(each.api_key == ApiKey.METADATA for each in asked)
     assert candidates([*where, "read", "ord"]) == ["orders", "orders-old"]
-    once = sum(each.api_key == Api.METADATA for each in asked)
+    once = sum(each.api_key == ApiKey.METADATA for each in asked)
     assert once > before
     assert candidates(["topics", "describe", f"--bootstrap={where[1]}", "pay"]) == ["payments"]
-    assert sum(each.api_key == Api.METADATA for each in asked) == once
+    assert sum(each.api_key == ApiKey.METADATA for each in asked) == once
     # Names that a shell or a terminal would act on are not proposed.
     for words in (["lag", ""], ["groups", "describe", ""], ["doctor", "-g", ""]):
         assert "billing" in candidates([*where, *words])
@@ -104,7 +104,7 @@ def test_topics_and_groups(server: FakeBrokerServer, home: Path) -> None:
         each["time"] -= KEPT_S + 1
     file.write_text(json.dumps(kept), encoding="utf-8")
     assert candidates([*where, "read", "ord"]) == ["orders", "orders-old"]
-    assert sum(each.api_key == Api.METADATA for each in asked) > once
+    assert sum(each.api_key == ApiKey.METADATA for each in asked) > once
 
 
 def test_failures_are_silent(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -174,16 +174,14 @@ def run_in_bash(folder: Path, home: Path) -> Callable[[str], list[str]]:
     return tab
 
 
-def test_the_script_of_bash(
-    run_in_bash: Callable[[str], list[str]], server: FakeBrokerServer
-) -> None:
+def test_the_script_of_bash(run_in_bash: Callable[[str], list[str]], server: BrokerServer) -> None:
     """CL-68: words of the line reach kfast; what bash replaces is the part behind = and :."""
     assert run_in_bash("kfast topics --format=c") == ["csv"]
     assert run_in_bash("kfast topics --format=") == ["csv", "json", "jsonl", "table", "tsv"]
     assert run_in_bash(f"kfast -b {server.bootstrap_servers} read orders-") == ["orders-old"]
 
 
-def test_the_script_of_fish(folder: Path, home: Path, server: FakeBrokerServer) -> None:
+def test_the_script_of_fish(folder: Path, home: Path, server: BrokerServer) -> None:
     """CL-235: what fish itself proposes."""
     if shutil.which("fish") is None:
         pytest.skip("no fish on this machine: its completion was not tested")
@@ -206,9 +204,7 @@ def test_the_script_of_fish(folder: Path, home: Path, server: FakeBrokerServer) 
 
 
 @pytest.mark.parametrize("is_file", [False, True], ids=["sourced", "in fpath"])
-def test_the_script_of_zsh(
-    is_file: bool, folder: Path, home: Path, server: FakeBrokerServer
-) -> None:
+def test_the_script_of_zsh(is_file: bool, folder: Path, home: Path, server: BrokerServer) -> None:
     """CL-235: what zsh itself puts into the line at a Tab, from the first one on."""
     if shutil.which("zsh") is None:
         pytest.skip("no zsh on this machine: its completion was not tested")

@@ -15,6 +15,10 @@ from kfast.errors import (
     RecordTooLargeError,
     UnsupportedCompressionTypeError,
 )
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import EditResponse
 from tests.end_to_end.damaged_topics import (
     flip_last_bit,
     set_codec,
@@ -25,11 +29,8 @@ from tests.end_to_end.damaged_topics import (
 )
 from tests.end_to_end.stage import Stage, error_of, eventually, offsets, read
 from tests.end_to_end.virtual import T0, make_cluster, value, write
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import EditResponse
-from tests.fake_broker.fetch_faults import EditRecords, claim_batch_length, cut_tail
-from tests.fake_broker.releases import Api
-from tests.reference.batches import Record, with_crc
+from tests.reference.batches import with_crc
+from tests.simulation.partition_faults import EditRecords, claim_batch_length, cut_tail
 
 MakeStage = Callable[..., Stage]
 
@@ -145,7 +146,7 @@ def test_a_cut_off_batch_is_left_for_the_next_fetch(make_stage: MakeStage) -> No
     """D-05: the last batch of an answer may be incomplete; not a word about it."""
     cluster = make_cluster(nodes=1, records=100)
     for nth in range(1, 6):
-        cluster.faults.add(EditRecords(cut_tail(7 * nth)), api=Api.FETCH, nth=nth)
+        cluster.faults.add(EditRecords(cut_tail(7 * nth)), api=ApiKey.FETCH, nth=nth)
     consumer = make_stage(cluster).consumer("t", max_partition_fetch_bytes=700)
     assert offsets(read(consumer, 100)) == list(range(100))
 
@@ -154,7 +155,9 @@ def test_a_cut_off_batch_is_left_for_the_next_fetch(make_stage: MakeStage) -> No
 def test_impossible_batch_lengths(make_stage: MakeStage, length: int) -> None:
     """D-07: negative, too small or overflowing lengths are corrupt; reading resumes behind."""
     cluster = make_cluster(nodes=1, records=100)
-    rule = cluster.faults.add(EditRecords(claim_batch_length(2, length)), api=Api.FETCH, times=None)
+    rule = cluster.faults.add(
+        EditRecords(claim_batch_length(2, length)), api=ApiKey.FETCH, times=None
+    )
     consumer = make_stage(cluster).consumer()
     consumer.assign([T0])
     assert offsets(read(consumer, 10)) == list(range(10))
@@ -264,7 +267,7 @@ def test_error_replies_do_not_spoil_what_is_known(make_stage: MakeStage) -> None
     consumer = make_stage(cluster).consumer("t")
     read(consumer, 20)
     assert consumer.highwater(T0) == 20
-    cluster.faults.add(EditResponse(negate), api=Api.FETCH, times=None)
+    cluster.faults.add(EditResponse(negate), api=ApiKey.FETCH, times=None)
     write(cluster, 0, 5)
     assert read(consumer, 5)[T0] == [(n, value(n)) for n in range(20, 25)]
     assert consumer.highwater(T0) in {20, 25}  # the request under way was answered in good faith

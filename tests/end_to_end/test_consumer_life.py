@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.fault_table import CONNECT, Fault
+from kfast.testing.faults import Delay, NeverAnswer, Throttle, Trickle
 from tests.end_to_end.stage import Stage, eventually, read
 from tests.end_to_end.virtual import fetches, make_cluster, write
-from tests.fake_broker.fault_actions import Delay, Fault, NeverAnswer, Throttle, Trickle
-from tests.fake_broker.faults import CONNECT
-from tests.fake_broker.releases import Api
 from tests.promptness import PROMPT_S
 
 MakeStage = Callable[..., Stage]
@@ -25,12 +25,12 @@ def kfast_threads() -> set[str]:
 
 SILENCE: dict[str, tuple[Fault, int]] = {
     "connections are accepted and ignored": (NeverAnswer(), CONNECT),
-    "ApiVersions is never answered": (NeverAnswer(), Api.API_VERSIONS),
-    "Metadata is never answered": (NeverAnswer(), Api.METADATA),
-    "ListOffsets is never answered": (NeverAnswer(), Api.LIST_OFFSETS),
-    "Fetch is never answered": (NeverAnswer(), Api.FETCH),
-    "Fetch trickles": (Trickle(), Api.FETCH),
-    "Fetch is late": (Delay(60_000), Api.FETCH),
+    "ApiVersions is never answered": (NeverAnswer(), ApiKey.API_VERSIONS),
+    "Metadata is never answered": (NeverAnswer(), ApiKey.METADATA),
+    "ListOffsets is never answered": (NeverAnswer(), ApiKey.LIST_OFFSETS),
+    "Fetch is never answered": (NeverAnswer(), ApiKey.FETCH),
+    "Fetch trickles": (Trickle(), ApiKey.FETCH),
+    "Fetch is late": (Delay(60_000), ApiKey.FETCH),
 }
 
 
@@ -103,7 +103,7 @@ def test_throttling_for_a_quota_is_visible(
 ) -> None:
     """U-13: metrics under Kafka's names, and one line in the log."""
     cluster = make_cluster(nodes=1)
-    cluster.faults.add(Throttle(40), api=Api.FETCH, times=5)
+    cluster.faults.add(Throttle(40), api=ApiKey.FETCH, times=5)
     consumer = make_stage(cluster).consumer("t", client_id="app-1")
     read(consumer, 20)
     eventually(

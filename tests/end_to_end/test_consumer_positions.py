@@ -15,13 +15,13 @@ from kfast.errors import (
     KafkaTimeoutError,
     NoOffsetForPartitionError,
 )
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import Delay, EditResponse, NeverAnswer, PartitionError
 from tests.end_to_end.stage import Stage, error_of, eventually, offsets, partitions, read
 from tests.end_to_end.virtual import T0, T1, make_cluster, write
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import Delay, EditResponse, NeverAnswer, PartitionError
-from tests.fake_broker.fetch_faults import OmitPartition
-from tests.fake_broker.releases import Api
-from tests.reference.batches import Record
+from tests.simulation.partition_faults import OmitPartition
 
 MakeStage = Callable[..., Stage]
 
@@ -75,11 +75,11 @@ def test_a_policy_by_duration(make_stage: MakeStage) -> None:
 def test_a_late_reset_does_not_override_a_seek(make_stage: MakeStage) -> None:
     """P-03: the answer of a look-up under way when the user seeks is dropped."""
     cluster = make_cluster(nodes=1)
-    rule = cluster.faults.add(Delay(300), api=Api.LIST_OFFSETS)
+    rule = cluster.faults.add(Delay(300), api=ApiKey.LIST_OFFSETS)
     consumer = make_stage(cluster).consumer()
     consumer.assign([T0])
     consumer.poll(timeout_ms=0)
-    assert cluster.requests.wait_for(lambda log: len(log.select(Api.LIST_OFFSETS)) == 1)
+    assert cluster.requests.wait_for(lambda log: len(log.select(ApiKey.LIST_OFFSETS)) == 1)
     consumer.seek(T0, 15)
     assert offsets(read(consumer, 5)) == [15, 16, 17, 18, 19]
     assert rule.hits == 1
@@ -92,9 +92,9 @@ def test_an_answer_without_the_partition_is_no_position(make_stage: MakeStage) -
         response.topics[0].partitions[0].offset = -1  # type: ignore[attr-defined]
 
     cluster = make_cluster(nodes=1)
-    cluster.faults.add(OmitPartition(), api=Api.LIST_OFFSETS)
-    cluster.faults.add(EditResponse(without_offset), api=Api.LIST_OFFSETS, nth=2)
-    cluster.faults.add(PartitionError(78), api=Api.LIST_OFFSETS, nth=3)
+    cluster.faults.add(OmitPartition(), api=ApiKey.LIST_OFFSETS)
+    cluster.faults.add(EditResponse(without_offset), api=ApiKey.LIST_OFFSETS, nth=2)
+    cluster.faults.add(PartitionError(78), api=ApiKey.LIST_OFFSETS, nth=3)
     consumer = make_stage(cluster).consumer()
     consumer.assign([T0])
     assert consumer.position(T0) == 0
@@ -158,7 +158,7 @@ def test_seek_with_an_epoch_is_validated_first(make_stage: MakeStage) -> None:
     consumer.assign([T0])
     consumer.seek(T0, OffsetAndMetadata(14, "", 0))
     assert offsets(read(consumer, 20))[0] == 8
-    assert cluster.requests.select(Api.OFFSET_FOR_LEADER_EPOCH)
+    assert cluster.requests.select(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 
 
 # -- position, lag -------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_position_and_lag(make_stage: MakeStage) -> None:
 def test_position_obeys_its_timeout(make_stage: MakeStage) -> None:
     """P-06, E-06: the error names what was waited for."""
     cluster = make_cluster(nodes=1)
-    cluster.faults.add(NeverAnswer(), api=Api.LIST_OFFSETS, times=None)
+    cluster.faults.add(NeverAnswer(), api=ApiKey.LIST_OFFSETS, times=None)
     consumer = make_stage(cluster).consumer()
     consumer.assign([T0, TopicPartition("t", 7)])
     for partition in (T0, TopicPartition("t", 7)):
@@ -224,7 +224,7 @@ def test_look_ups_survive_errors(make_stage: MakeStage) -> None:
     """P-08: each partition is asked again on its own until it answers."""
     cluster = timed_cluster()
     for code in (6, 5, 78, 3):
-        cluster.faults.add(PartitionError(code, "t", 0), api=Api.LIST_OFFSETS)
+        cluster.faults.add(PartitionError(code, "t", 0), api=ApiKey.LIST_OFFSETS)
     consumer = make_stage(cluster).consumer()
     assert consumer.end_offsets([T0, T1]) == {T0: 20, T1: 20}
 
@@ -288,7 +288,7 @@ def test_a_position_that_stays_out_of_range_is_reset_after_growing_pauses(
 ) -> None:
     """U-08: a broker whose log and answers differ is not asked in a tight loop; one warning."""
     cluster = make_cluster(nodes=1)
-    rule = cluster.faults.add(PartitionError(1), api=Api.FETCH, times=None)
+    rule = cluster.faults.add(PartitionError(1), api=ApiKey.FETCH, times=None)
     consumer = make_stage(cluster, retry_backoff_ms=100, retry_backoff_max_ms=1_000).consumer(
         auto_offset_reset=policy
     )
@@ -296,7 +296,7 @@ def test_a_position_that_stays_out_of_range_is_reset_after_growing_pauses(
     begun = time.monotonic()
     while time.monotonic() < begun + 1.0:
         assert not consumer.poll(timeout_ms=100)
-    asked = len([each for each in cluster.requests if each.api_key == Api.LIST_OFFSETS])
+    asked = len([each for each in cluster.requests if each.api_key == ApiKey.LIST_OFFSETS])
     assert 2 <= asked <= 8
     assert rule.hits <= 8
     again = [each for each in caplog.messages if "although the last reset has found it" in each]

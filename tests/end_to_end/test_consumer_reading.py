@@ -8,11 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from kfast import KafkaConsumer, PartitionRecords, TopicPartition
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.faults import Drop, NeverAnswer, PartitionError
+from kfast.testing.releases import RELEASE_NAMES
+from kfast.testing.request_log import RequestLog
 from tests.end_to_end.stage import Stage, eventually, offsets, partitions, read
 from tests.end_to_end.virtual import T0, T1, fetches, make_cluster, value, write
-from tests.fake_broker.fault_actions import Drop, NeverAnswer, PartitionError, Split
-from tests.fake_broker.releases import RELEASE_NAMES, Api
-from tests.fake_broker.request_log import RequestLog
+from tests.simulation.wire_faults import Split
 
 MakeStage = Callable[..., Stage]
 
@@ -23,7 +25,7 @@ def fetch_asked_for(partition: int, offset: int) -> Callable[[RequestLog], bool]
     def is_asked(log: RequestLog) -> bool:
         return any(
             part.partition == partition and part.fetch_offset >= offset
-            for entry in log.select(Api.FETCH)
+            for entry in log.select(ApiKey.FETCH)
             for topic in entry.message.topics
             for part in topic.partitions
         )
@@ -43,9 +45,9 @@ def test_every_release_is_read_over_sockets(make_stage: MakeStage, release: str)
 def test_faults_on_real_connections(make_stage: MakeStage) -> None:
     """N-06, N-18, F-20: lost connections, split answers and errors cost nothing but time."""
     cluster = make_cluster(partitions=3, records=500, batch_records=10)
-    cluster.faults.add(Drop(300, is_reset=True), api=Api.FETCH, nth=2)
-    cluster.faults.add(Drop(), api=Api.METADATA)
-    cluster.faults.add(PartitionError(6), api=Api.FETCH, nth=5)
+    cluster.faults.add(Drop(300, is_reset=True), api=ApiKey.FETCH, nth=2)
+    cluster.faults.add(Drop(), api=ApiKey.METADATA)
+    cluster.faults.add(PartitionError(6), api=ApiKey.FETCH, nth=5)
     cluster.faults.add(Split((1, 2, 997)), times=None)
     stage = make_stage(cluster)
     found = read(stage.consumer("t", max_partition_fetch_bytes=2_000), 1_500)
@@ -94,7 +96,7 @@ def test_poll_without_waiting_makes_progress(make_stage: MakeStage) -> None:
 def test_poll_returns_with_whatever_is_there(make_stage: MakeStage) -> None:
     """B-08, F-22: neither a silent broker nor the poll's own timeout delays what is ready."""
     cluster = make_cluster(nodes=2, partitions=2, leaders=[1, 2])
-    cluster.faults.add(NeverAnswer(), api=Api.FETCH, node=1, times=None)
+    cluster.faults.add(NeverAnswer(), api=ApiKey.FETCH, node=1, times=None)
     consumer = make_stage(cluster).consumer("t")
     started = time.monotonic()
     records = consumer.poll(timeout_ms=60_000)

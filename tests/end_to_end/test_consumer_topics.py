@@ -15,12 +15,12 @@ from kfast.errors import (
     TopicAuthorizationError,
     UnknownTopicOrPartitionError,
 )
+from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import EditResponse, PartitionError
 from tests.end_to_end.stage import Stage, error_of, eventually, offsets, read
 from tests.end_to_end.virtual import T0, make_cluster, write
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import EditResponse, PartitionError
-from tests.fake_broker.releases import Api
 
 MakeStage = Callable[..., Stage]
 
@@ -230,7 +230,7 @@ def test_a_pattern_finds_a_topic_that_is_just_being_created(make_stage: MakeStag
     cluster = make_cluster(nodes=1)
     cluster.create_topic("t2")
     cluster.append("t2", 0, [b"x"] * 3)
-    cluster.faults.add(PartitionError(5, "t2"), api=Api.METADATA, times=4)
+    cluster.faults.add(PartitionError(5, "t2"), api=ApiKey.METADATA, times=4)
     consumer = make_stage(cluster).consumer()
     consumer.subscribe(pattern="t")
     assert sum(map(len, read(consumer, 23).values())) == 23
@@ -249,15 +249,15 @@ def test_a_pattern_does_not_refresh_for_topics_that_it_does_not_match(
     """U-09: an unrelated partition without a leader costs nothing; one that matches is found."""
     cluster = make_cluster(nodes=1)
     cluster.create_topic("unrelated")
-    cluster.faults.add(EditResponse(take_offline), api=Api.METADATA, times=None)
+    cluster.faults.add(EditResponse(take_offline), api=ApiKey.METADATA, times=None)
     consumer = make_stage(cluster, retry_backoff_max_ms=50).consumer(group_id=group_id)
     consumer.subscribe(pattern="t$")
     read(consumer, 20)
-    before = len([each for each in cluster.requests if each.api_key == Api.METADATA])
+    before = len([each for each in cluster.requests if each.api_key == ApiKey.METADATA])
     deadline = time.monotonic() + 0.6
     while time.monotonic() < deadline:
         consumer.poll(timeout_ms=100)
-    after = len([each for each in cluster.requests if each.api_key == Api.METADATA])
+    after = len([each for each in cluster.requests if each.api_key == ApiKey.METADATA])
     assert after - before <= 3
     cluster.faults.clear()
     consumer.subscribe(pattern="(t|unrelated)$")

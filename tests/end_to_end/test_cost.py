@@ -18,9 +18,9 @@ from bench.micro.test_decode import decode, gather, peer
 from kfast import KafkaConsumer
 from kfast.application.metrics import ConsumerMetrics
 from kfast.client.request_metrics import RequestMetrics
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import T0, consumer
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
 from tests.reference.peers import AiokafkaRecords
 
 ROUNDS = 9
@@ -81,7 +81,7 @@ def test_a_poll_costs_less_than_six_hundred_records_of_the_yardstick(cluster: Fa
     """O-04: what it costs to hand out a few rows that are there."""
     made = make_slice(100, 600, "none", 600)
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, max_poll_records=50) as reader,
     ):
         reader.assign([T0])
@@ -94,7 +94,7 @@ def test_a_poll_costs_less_than_six_hundred_records_of_the_yardstick(cluster: Fa
 
 def test_measuring_costs_less_than_two_percent(cluster: FakeCluster) -> None:
     """O-04: of all that polling, decoding and receiving cost, at the default sizes."""
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0])
         read_all(reader)
         metrics, requests = reader._parts.shared.metrics, reader._runtime.requests

@@ -12,8 +12,8 @@ import pytest
 
 import kfast
 from kfast import KafkaConsumer, PartitionRecords
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import T0, T1, cluster_of, consumer
-from tests.fake_broker.server import FakeBrokerServer
 from tests.unit.threads.interruptions import run_interrupted
 
 
@@ -63,7 +63,7 @@ def test_nothing_is_lost_or_twice(name: str, deserializer: Callable[[bytes], str
     seen: dict[int, list[int]] = {0: [], 1: []}
     raised = 0
     with (
-        FakeBrokerServer(cluster_of(2, count, batch_records=2)) as server,
+        BrokerServer(cluster_of(2, count, batch_records=2)) as server,
         consumer(
             server.bootstrap_servers,
             max_partition_fetch_bytes=100,
@@ -96,7 +96,7 @@ def test_nothing_is_lost_or_twice(name: str, deserializer: Callable[[bytes], str
 def test_a_signal_noted_in_a_poll_is_raised_by_it() -> None:
     """L-04: the poll that was about to return records raises, and the next one returns them."""
     with (
-        FakeBrokerServer(cluster_of(1)) as server,
+        BrokerServer(cluster_of(1)) as server,
         consumer(server.bootstrap_servers) as reader,
     ):
         reader.assign([T0])
@@ -129,7 +129,7 @@ def test_a_users_own_code_is_interrupted_at_once() -> None:
         return raw
 
     with (
-        FakeBrokerServer(cluster_of(1)) as server,
+        BrokerServer(cluster_of(1)) as server,
         consumer(server.bootstrap_servers, value_deserializer=slow) as reader,
     ):
         reader.assign([T0])
@@ -146,7 +146,7 @@ def test_another_handler_is_left_alone() -> None:
     own = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     try:
         with (
-            FakeBrokerServer(cluster_of(1)) as server,
+            BrokerServer(cluster_of(1)) as server,
             consumer(server.bootstrap_servers, value_deserializer=_press) as reader,
         ):
             reader.assign([T0])
@@ -164,7 +164,7 @@ def _press(raw: bytes) -> bytes:
 def test_other_threads_poll_without_handlers() -> None:
     """Only the main thread has signals; a poll elsewhere must not touch them."""
     with (
-        FakeBrokerServer(cluster_of(1)) as server,
+        BrokerServer(cluster_of(1)) as server,
         consumer(server.bootstrap_servers) as reader,
     ):
         reader.assign([T0])

@@ -11,11 +11,11 @@ from typing import Any, Final
 import pytest
 
 from kfast import TopicPartition, cli
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import EditResponse
-from tests.fake_broker.releases import Api
-from tests.fake_broker.server import FakeBrokerServer
-from tests.reference.batches import Record
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import EditResponse
+from kfast.testing.server import BrokerServer
 
 START: Final = 1_769_860_800_000
 TOPICS: Final = ("orders-a", "orders-b", "orders-c")
@@ -24,7 +24,7 @@ Run = Callable[..., Said]
 
 
 @pytest.fixture
-def server() -> Iterator[FakeBrokerServer]:
+def server() -> Iterator[BrokerServer]:
     """Serve topics of two partitions with ten records each; two groups have committed 4 in all."""
     cluster = FakeCluster(2)
     for topic in TOPICS:
@@ -36,12 +36,12 @@ def server() -> Iterator[FakeBrokerServer]:
         for topic in TOPICS:
             for number in range(2):
                 cluster.groups.offsets(group).commit(TopicPartition(topic, number), 4)
-    with FakeBrokerServer(cluster) as running:
+    with BrokerServer(cluster) as running:
         yield running
 
 
 @pytest.fixture
-def run(server: FakeBrokerServer, capfd: pytest.CaptureFixture[str]) -> Run:
+def run(server: BrokerServer, capfd: pytest.CaptureFixture[str]) -> Run:
     def said(*words: str) -> Said:
         status = cli.main(["-b", server.bootstrap_servers, *words])
         printed = capfd.readouterr()
@@ -58,7 +58,7 @@ def rows(run: Run, *words: str) -> list[dict[str, Any]]:
 
 
 def delete_behind(
-    server: FakeBrokerServer, topic: str, api: int = Api.METADATA, nth: int = 1
+    server: BrokerServer, topic: str, api: int = ApiKey.METADATA, nth: int = 1
 ) -> None:
     """Delete a topic when the response to a request that still names it has been made."""
 
@@ -75,7 +75,7 @@ def delete_behind(
 
 @pytest.mark.parametrize("words", [("topics",), ("topics", "orders-*", "--internal")])
 def test_topics_lists_those_that_are_left(
-    server: FakeBrokerServer, run: Run, words: tuple[str, ...]
+    server: BrokerServer, run: Run, words: tuple[str, ...]
 ) -> None:
     """V-02"""
     delete_behind(server, "orders-b")
@@ -83,14 +83,14 @@ def test_topics_lists_those_that_are_left(
     assert [(row["topic"], row["offsets"]) for row in found] == [("orders-a", 20), ("orders-c", 20)]
 
 
-def test_topics_deleted_between_the_look_ups_of_offsets(server: FakeBrokerServer, run: Run) -> None:
+def test_topics_deleted_between_the_look_ups_of_offsets(server: BrokerServer, run: Run) -> None:
     """V-02"""
-    delete_behind(server, "orders-b", Api.LIST_OFFSETS)
+    delete_behind(server, "orders-b", ApiKey.LIST_OFFSETS)
     assert {row["topic"] for row in rows(run, "topics")} <= {*TOPICS}
 
 
 def test_topics_describe_of_a_glob_describes_those_that_are_left(
-    server: FakeBrokerServer, run: Run
+    server: BrokerServer, run: Run
 ) -> None:
     """V-02"""
     delete_behind(server, "orders-b")
@@ -103,7 +103,7 @@ def test_topics_describe_of_a_glob_describes_those_that_are_left(
 
 @pytest.mark.parametrize("words", [("topics",), ("topics", "describe")])
 def test_a_topic_that_was_named_is_missed(
-    server: FakeBrokerServer, run: Run, words: tuple[str, ...]
+    server: BrokerServer, run: Run, words: tuple[str, ...]
 ) -> None:
     """V-02"""
     delete_behind(server, "orders-b")
@@ -114,7 +114,7 @@ def test_a_topic_that_was_named_is_missed(
 
 @pytest.mark.parametrize("words", [("lag",), ("lag", "--time"), ("groups", "describe", "g-1")])
 def test_lag_of_a_topic_that_is_deleted_is_not_known(
-    server: FakeBrokerServer, run: Run, words: tuple[str, ...]
+    server: BrokerServer, run: Run, words: tuple[str, ...]
 ) -> None:
     """V-02: its rows have no offsets of the log, the others are as ever."""
     delete_behind(server, "orders-b")
@@ -126,16 +126,14 @@ def test_lag_of_a_topic_that_is_deleted_is_not_known(
     assert lags == {("orders-a", 6), ("orders-b", None), ("orders-c", 6)}
 
 
-def test_time_lag_of_a_topic_that_is_deleted_is_not_known(
-    server: FakeBrokerServer, run: Run
-) -> None:
+def test_time_lag_of_a_topic_that_is_deleted_is_not_known(server: BrokerServer, run: Run) -> None:
     """V-02: deleted when the lag is known, and not waited for longer than the time-out."""
 
     def delete(_request: object) -> bool:
         server.cluster.topics.pop("orders-b", None)
         return False
 
-    server.cluster.faults.add(api=Api.FETCH, where=delete)
+    server.cluster.faults.add(api=ApiKey.FETCH, where=delete)
     found = rows(run, "lag", "g-1", "--time", "--timeout", "3s")
     by_topic = {row["topic"]: row["time_lag_ms"] for row in found}
     assert by_topic["orders-a"] > 0
@@ -143,7 +141,7 @@ def test_time_lag_of_a_topic_that_is_deleted_is_not_known(
     assert {row["lag"] for row in found} == {6}
 
 
-def delete_group_behind(server: FakeBrokerServer, group: str, api: int) -> None:
+def delete_group_behind(server: BrokerServer, group: str, api: int) -> None:
     """Delete a group when the response to a request that still names it has been made."""
 
     def delete(_message: Any, _plan: object) -> None:
@@ -155,22 +153,22 @@ def delete_group_behind(server: FakeBrokerServer, group: str, api: int) -> None:
 
 @pytest.mark.parametrize("words", [("lag",), ("groups", "describe", "g-*"), ("groups",)])
 def test_a_group_that_is_deleted_hides_no_other(
-    server: FakeBrokerServer, run: Run, words: tuple[str, ...]
+    server: BrokerServer, run: Run, words: tuple[str, ...]
 ) -> None:
     """V-02"""
-    delete_group_behind(server, "g-1", Api.LIST_GROUPS)
+    delete_group_behind(server, "g-1", ApiKey.LIST_GROUPS)
     assert {row["group"] for row in rows(run, *words)} == {"g-2"}
 
 
 def test_a_group_that_is_deleted_before_its_offsets_are_read(
-    server: FakeBrokerServer, run: Run
+    server: BrokerServer, run: Run
 ) -> None:
     """V-02"""
-    delete_group_behind(server, "g-1", Api.DESCRIBE_GROUPS)
+    delete_group_behind(server, "g-1", ApiKey.DESCRIBE_GROUPS)
     assert {row["group"] for row in rows(run, "lag")} == {"g-2"}
 
 
-def test_a_group_that_was_named_is_missed(server: FakeBrokerServer, run: Run) -> None:
+def test_a_group_that_was_named_is_missed(server: BrokerServer, run: Run) -> None:
     """V-02"""
     server.cluster.groups.delete_group("g-1")
     status, out, err = run("lag", "g-1", "g-2")
@@ -178,9 +176,7 @@ def test_a_group_that_was_named_is_missed(server: FakeBrokerServer, run: Run) ->
     assert err.startswith('kfast: no group "g-1" on this cluster')
 
 
-def test_a_reset_leaves_out_committed_topics_that_are_gone(
-    server: FakeBrokerServer, run: Run
-) -> None:
+def test_a_reset_leaves_out_committed_topics_that_are_gone(server: BrokerServer, run: Run) -> None:
     """V-02: unless they are named."""
     server.cluster.delete_topic("orders-b")
     words = ("groups", "reset", "g-1", "--to", "end")
@@ -193,14 +189,14 @@ def test_a_reset_leaves_out_committed_topics_that_are_gone(
     assert {row["topic"] for row in rows(run, *words)} == {"orders-a"}
 
 
-def test_doctor_of_a_topic_that_is_deleted_says_so(server: FakeBrokerServer, run: Run) -> None:
+def test_doctor_of_a_topic_that_is_deleted_says_so(server: BrokerServer, run: Run) -> None:
     """V-02"""
 
     def delete(message: Any, _plan: object) -> None:
         if [topic.name for topic in message.topics] == ["orders-b"]:
             server.cluster.topics.pop("orders-b", None)
 
-    server.cluster.faults.add(EditResponse(delete), api=Api.METADATA, times=None)
+    server.cluster.faults.add(EditResponse(delete), api=ApiKey.METADATA, times=None)
     status, out, _ = run("doctor", "orders-b", "-f", "json")
     checks = {check["name"]: check for check in json.loads(out)["checks"]}
     assert checks["topic orders-b"]["ok"]
@@ -212,7 +208,7 @@ def test_doctor_of_a_topic_that_is_deleted_says_so(server: FakeBrokerServer, run
 
 
 def test_a_read_of_a_glob_leaves_out_what_was_deleted_before_it_began(
-    server: FakeBrokerServer, run: Run
+    server: BrokerServer, run: Run
 ) -> None:
     """V-04: of a topic that is named it is an error, before anything is written."""
     words = ("read", "-f", "%t\n")
@@ -224,14 +220,14 @@ def test_a_read_of_a_glob_leaves_out_what_was_deleted_before_it_began(
 
 
 def test_a_deleted_topic_keeps_no_new_partitions_from_being_followed(
-    server: FakeBrokerServer, run: Run, monkeypatch: pytest.MonkeyPatch
+    server: BrokerServer, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """V-05"""
     monkeypatch.setattr("kfast.cli.reading._REFRESH_MS", 50)
 
     def change() -> None:
         cluster = server.cluster
-        cluster.requests.wait_for(lambda log: bool(log.select(Api.FETCH)))
+        cluster.requests.wait_for(lambda log: bool(log.select(ApiKey.FETCH)))
         cluster.delete_topic("orders-b")
         cluster.add_partitions("orders-a", 3)
         cluster.append("orders-a", 2, [b"new"])

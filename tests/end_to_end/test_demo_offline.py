@@ -16,17 +16,18 @@ import pytest
 
 import kfast
 from kfast import TopicPartition, cli
-from kfast.demo.broker import GROUP, PARTITIONS, RECORDS, TOPIC, DemoBroker
 from kfast.demo.main import DemoOptions
+from kfast.demo.orders import GROUP, PARTITIONS, RECORDS, TOPIC, orders_kafka
 from kfast.errors import CommitFailedError, UnknownTopicOrPartitionError
+from kfast.testing import FakeKafka
 
 TPS = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
 EACH = RECORDS // PARTITIONS
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[DemoBroker]:
-    with DemoBroker() as running:
+def kafka() -> Iterator[FakeKafka]:
+    with orders_kafka() as running:
         yield running
 
 
@@ -54,12 +55,12 @@ def test_the_demo(
     assert [line.split()[6] for line in lines if line.startswith("billing ")] == [
         *("0", "0", "70000", "1000"),
     ]
-    assert not [each for each in threading.enumerate() if each.name == "kfast-demo-broker"]
+    assert not [each for each in threading.enumerate() if each.name == "fake-kafka"]
 
 
-def test_every_record_is_there_once(broker: DemoBroker) -> None:
+def test_every_record_is_there_once(kafka: FakeKafka) -> None:
     """CL-70: offsets, checksums and timestamps are those of a log."""
-    records = kfast.read_topic(TOPIC, bootstrap_servers=broker.address)
+    records = kfast.read_topic(TOPIC, bootstrap_servers=kafka.bootstrap_servers)
     assert records.count() == RECORDS
     for batch in records.values():
         assert (batch.offsets == np.arange(EACH)).all()
@@ -69,9 +70,9 @@ def test_every_record_is_there_once(broker: DemoBroker) -> None:
     assert last.key.startswith(b"user-")
 
 
-def test_positions(broker: DemoBroker) -> None:
+def test_positions(kafka: FakeKafka) -> None:
     """CL-70: by offset and by time, in the middle of a batch and at the ends."""
-    with kfast.KafkaConsumer(bootstrap_servers=broker.address) as consumer:
+    with kfast.KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers) as consumer:
         newest = consumer.end_offsets(TPS)
         assert newest == dict.fromkeys(TPS, EACH)
         consumer.assign(TPS[:1])
@@ -84,15 +85,15 @@ def test_positions(broker: DemoBroker) -> None:
         consumer.seek_to_end(TPS[0])
         assert consumer.poll(timeout_ms=50).count() == 0
         with pytest.raises(UnknownTopicOrPartitionError, match='no topic "order"'):
-            kfast.read_topic("order", bootstrap_servers=broker.address)
+            kfast.read_topic("order", bootstrap_servers=kafka.bootstrap_servers)
 
 
-def test_groups_and_topics(broker: DemoBroker, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_and_topics(kafka: FakeKafka, capfd: pytest.CaptureFixture[str]) -> None:
     """CL-70: what the administrative commands ask is answered."""
     for words in (["groups"], ["groups", "describe", GROUP], ["topics", "describe", TOPIC]):
-        assert cli.main(["-b", broker.address, *words]) == 0
-    assert cli.main(["-b", broker.address, "doctor", TOPIC, "-g", GROUP]) == 0
-    assert cli.main(["-b", broker.address, "groups", "describe", "bilinng"]) == 5
+        assert cli.main(["-b", kafka.bootstrap_servers, *words]) == 0
+    assert cli.main(["-b", kafka.bootstrap_servers, "doctor", TOPIC, "-g", GROUP]) == 0
+    assert cli.main(["-b", kafka.bootstrap_servers, "groups", "describe", "bilinng"]) == 5
     assert capfd.readouterr().err.endswith('try: did you mean "billing"?\n')
 
 
@@ -108,21 +109,21 @@ def test_groups_and_topics(broker: DemoBroker, capfd: pytest.CaptureFixture[str]
         struct.pack(">i", 2) + b"\0\1",
     ],
 )
-def test_what_is_no_request_closes_the_connection(broker: DemoBroker, data: bytes) -> None:
+def test_what_is_no_request_closes_the_connection(kafka: FakeKafka, data: bytes) -> None:
     """CL-70: and the broker goes on."""
-    host, _, port = broker.address.partition(":")
+    host, _, port = kafka.bootstrap_servers.partition(":")
     with socket.create_connection((host, int(port)), timeout=10) as sock:
         sock.sendall(data)
         sock.shutdown(socket.SHUT_WR)
         assert sock.recv(100) == b""
-    with kfast.KafkaConsumer(bootstrap_servers=broker.address) as consumer:
+    with kfast.KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers) as consumer:
         assert consumer.topics() == {TOPIC}
 
 
-def member_of(broker: DemoBroker, group: str, **more: Any) -> kfast.KafkaConsumer:
+def member_of(kafka: FakeKafka, group: str, **more: Any) -> kfast.KafkaConsumer:
     return kfast.KafkaConsumer(
         TOPIC,
-        bootstrap_servers=broker.address,
+        bootstrap_servers=kafka.bootstrap_servers,
         group_id=group,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
@@ -140,50 +141,48 @@ def poll_until(members: Sequence[kfast.KafkaConsumer], sizes: Sequence[int]) -> 
             each.poll(timeout_ms=50, max_records=1)
 
 
-def test_a_group_reads_all_and_commits(
-    broker: DemoBroker, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_group_reads_all_and_commits(kafka: FakeKafka, capfd: pytest.CaptureFixture[str]) -> None:
     """CL-70: the loop of the tutorial ends with everything committed."""
     count = 0
-    with member_of(broker, "once") as consumer:
+    with member_of(kafka, "once") as consumer:
         while count < RECORDS:
             records = consumer.poll(timeout_ms=5_000)
             assert records
             count += records.count()
             consumer.commit(records.next_offsets())
         assert consumer.poll(timeout_ms=50).count() == 0
-        assert cli.main(["-b", broker.address, "groups", "describe", "once"]) == 0
+        assert cli.main(["-b", kafka.bootstrap_servers, "groups", "describe", "once"]) == 0
         assert f"once   {consumer.group_metadata().member_id}" in capfd.readouterr().out
-    assert cli.main(["-b", broker.address, "lag", "once", "--sum", "-f", "csv"]) == 0
+    assert cli.main(["-b", kafka.bootstrap_servers, "lag", "once", "--sum", "-f", "csv"]) == 0
     assert capfd.readouterr().out.splitlines()[1].split(",")[2] == "0"
 
 
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
-def test_members_of_a_group_share_the_partitions(broker: DemoBroker, protocol: str) -> None:
+def test_members_of_a_group_share_the_partitions(kafka: FakeKafka, protocol: str) -> None:
     """CL-70: one that comes takes its part, and the rest gets it back when it leaves."""
     more = {"partition_assignment_strategy": [protocol]}
-    with member_of(broker, protocol, **more) as first:
+    with member_of(kafka, protocol, **more) as first:
         poll_until([first], [PARTITIONS])
-        with member_of(broker, protocol, **more) as second:
+        with member_of(kafka, protocol, **more) as second:
             poll_until([first, second], [PARTITIONS // 2] * 2)
             assert not first.assignment() & second.assignment()
         poll_until([first], [PARTITIONS])
 
 
-def test_a_member_that_is_gone_loses_its_partitions(broker: DemoBroker) -> None:
+def test_a_member_that_is_gone_loses_its_partitions(kafka: FakeKafka) -> None:
     """CL-70: one that has crashed is waited for until its session is over."""
-    first = member_of(broker, "crash", session_timeout_ms=1_000)
-    with member_of(broker, "crash", session_timeout_ms=1_000) as second:
+    first = member_of(kafka, "crash", session_timeout_ms=1_000)
+    with member_of(kafka, "crash", session_timeout_ms=1_000) as second:
         poll_until([first, second], [PARTITIONS // 2] * 2)
         first.close(operation="remain_in_group")
         poll_until([second], [PARTITIONS])
 
 
-def test_a_commit_of_no_member_is_refused_while_there_are_some(broker: DemoBroker) -> None:
+def test_a_commit_of_no_member_is_refused_while_there_are_some(kafka: FakeKafka) -> None:
     """CL-70: and taken once they are gone."""
     with (
-        member_of(broker, "busy") as member,
-        kfast.KafkaConsumer(bootstrap_servers=broker.address, group_id="busy") as other,
+        member_of(kafka, "busy") as member,
+        kfast.KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id="busy") as other,
     ):
         poll_until([member], [PARTITIONS])
         other.assign(TPS[:1])

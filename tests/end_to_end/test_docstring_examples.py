@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import kfast
+from kfast.testing.batches import Record
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.groups import cluster_of
-from tests.fake_broker.server import FakeBrokerServer
 from tests.fake_registry.server import FakeRegistry
-from tests.reference.batches import Record
 
 NOT_RUN: Final = {
     "LocalKafka": "starts a Java; tests/integration is run with it",
@@ -75,7 +75,7 @@ def addresses() -> Iterator[dict[str, str]]:
         value = b'{"id": %d, "price": 9.5}' % number
         record = Record(b"k%d" % number, value, web, START_MS + number)
         cluster.append("orders", partition, [record])
-    with FakeBrokerServer(cluster) as server, FakeRegistry() as registry:
+    with BrokerServer(cluster) as server, FakeRegistry() as registry:
         registry.register("orders-value", '"long"')
         yield {BROKER: server.bootstrap_servers, REGISTRY: registry.url}
 

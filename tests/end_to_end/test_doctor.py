@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from kfast import cli
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import EditResponse
+from kfast.testing.sasl import SaslListener
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import HOST, dead_port, raw_server, web_server
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import EditResponse
-from tests.fake_broker.releases import Api
-from tests.fake_broker.sasl import SaslListener
-from tests.fake_broker.server import FakeBrokerServer
-from tests.reference.batches import Record
 from tests.unit.security.tls.authority import ca_pem, server_context
 
 Checks = dict[str, dict[str, Any]]
@@ -46,16 +46,16 @@ def failed(checks: Checks) -> list[str]:
 
 
 @pytest.fixture
-def server() -> Iterator[FakeBrokerServer]:
+def server() -> Iterator[BrokerServer]:
     cluster = FakeCluster(2)
     cluster.create_topic("orders", 2)
     cluster.append("orders", 1, [Record(b"k", b"v", timestamp=1_769_860_800_000)] * 5)
     cluster.create_topic("empty")
-    with FakeBrokerServer(cluster) as running:
+    with BrokerServer(cluster) as running:
         yield running
 
 
-def test_everything_works(server: FakeBrokerServer, run: Run) -> None:
+def test_everything_works(server: BrokerServer, run: Run) -> None:
     """CL-66: every server, every broker, topic, group, a record; with the time each took."""
     status, checks = run(server.bootstrap_servers, "orders", "-g", "billing")
     assert (status, failed(checks)) == (0, [])
@@ -70,11 +70,11 @@ def test_everything_works(server: FakeBrokerServer, run: Run) -> None:
     assert checks["metadata"]["message"] == "cluster fake-cluster: 2 brokers, 2 topics"
     assert checks["record"]["message"].startswith("orders-1 offset 0, ")
     assert all(isinstance(check["ms"], int) for check in checks.values())
-    assert not [each for each in server.cluster.requests if each.api_key == Api.JOIN_GROUP]
+    assert not [each for each in server.cluster.requests if each.api_key == ApiKey.JOIN_GROUP]
 
 
 def test_the_table_has_marks_causes_and_hints(
-    server: FakeBrokerServer, capfd: pytest.CaptureFixture[str]
+    server: BrokerServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """CL-66: a line per check as it is done, cause and try below it; no escapes in a pipe."""
     assert cli.main(["-b", server.bootstrap_servers, "doctor", "ordes"]) == 5
@@ -130,9 +130,7 @@ def test_refused_and_unknown_names(run: Run) -> None:
     assert (status, failed(checks)) == (3, ["dns no-such-host.invalid"])
 
 
-def test_a_server_that_works_makes_up_for_one_that_does_not(
-    server: FakeBrokerServer, run: Run
-) -> None:
+def test_a_server_that_works_makes_up_for_one_that_does_not(server: BrokerServer, run: Run) -> None:
     """CL-67: it is named nevertheless."""
     address = f"{HOST}:{dead_port()}"
     status, checks = run(f"{address},{server.bootstrap_servers}", "orders")
@@ -156,14 +154,14 @@ def test_servers_that_are_no_kafka_brokers(run: Run) -> None:
         assert failed(run(address)[1]) == [f"kafka {address}"]
 
 
-def test_tls(server: FakeBrokerServer, run: Run) -> None:
+def test_tls(server: BrokerServer, run: Run) -> None:
     """CL-67: both ways round, an unknown issuer; it works with the right certificate."""
     first = server.bootstrap_servers.split(",")[0]
     status, checks = run(first, "-X", "security.protocol=SSL")
     assert (status, failed(checks)) == (3, [f"tls {first}"])
     assert "looks like a plaintext listener" in checks[f"tls {first}"]["message"]
     cluster = FakeCluster(1)
-    with FakeBrokerServer(cluster, server_context()) as secured:
+    with BrokerServer(cluster, server_context()) as secured:
         address = secured.bootstrap_servers
         status, checks = run(address)
         assert (status, failed(checks)) == (3, [f"kafka {address}"])
@@ -183,7 +181,7 @@ def test_sasl(run: Run) -> None:
         *("-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN"),
         *("-X", "sasl.username=app", "-X"),
     ]
-    with FakeBrokerServer(cluster) as running:
+    with BrokerServer(cluster) as running:
         first, second = running.bootstrap_servers.split(",")
         status, checks = run(running.bootstrap_servers, *words, "sasl.password=wrong")
         assert (status, failed(checks)) == (4, [f"sasl {first}"])
@@ -195,7 +193,7 @@ def test_sasl(run: Run) -> None:
         assert "s3cr3t" not in json.dumps(checks)
 
 
-def test_a_dead_advertised_address(server: FakeBrokerServer, run: Run) -> None:
+def test_a_dead_advertised_address(server: BrokerServer, run: Run) -> None:
     """CL-67: every broker is tried at the address it advertises."""
     first, second = server.bootstrap_servers.split(",")
     port = dead_port()
@@ -211,7 +209,7 @@ def test_a_dead_advertised_address(server: FakeBrokerServer, run: Run) -> None:
     assert second not in str(checks)
 
 
-def test_topics_groups_and_clocks(server: FakeBrokerServer, run: Run) -> None:
+def test_topics_groups_and_clocks(server: BrokerServer, run: Run) -> None:
     """CL-67: denied groups, partitions without a leader, no records, timestamps of the future."""
     servers, cluster = server.bootstrap_servers, server.cluster
     cluster.groups.denied.add("secret")
@@ -227,7 +225,7 @@ def test_topics_groups_and_clocks(server: FakeBrokerServer, run: Run) -> None:
         for topic in message.topics:
             topic.partitions[0].leader_id = -1
 
-    rule = cluster.faults.add(EditResponse(take_leader), api=Api.METADATA, times=None)
+    rule = cluster.faults.add(EditResponse(take_leader), api=ApiKey.METADATA, times=None)
     try:
         status, checks = run(servers, "orders")
     finally:
@@ -237,7 +235,7 @@ def test_topics_groups_and_clocks(server: FakeBrokerServer, run: Run) -> None:
     assert checks["record"]["ok"] is True
 
 
-def test_mistakes_in_settings(run: Run, server: FakeBrokerServer) -> None:
+def test_mistakes_in_settings(run: Run, server: BrokerServer) -> None:
     """CL-67: exit 2; files of TLS that are not there; secrets are not shown."""
     servers = server.bootstrap_servers
     status, checks = run(servers, "-X", "fetch.min.bytez=1")
@@ -250,7 +248,7 @@ def test_mistakes_in_settings(run: Run, server: FakeBrokerServer) -> None:
     assert failed(checks) in (["settings"], ["tls files"])
 
 
-def test_threads_and_sockets_end(server: FakeBrokerServer, run: Run) -> None:
+def test_threads_and_sockets_end(server: BrokerServer, run: Run) -> None:
     """CL-66: nothing of a probe stays."""
 
     def descriptors() -> int:

@@ -13,12 +13,12 @@ from bench.documents import updated
 from kfast.cli import main
 from kfast.cli.commands import COMMANDS
 from kfast.cli.exits import EXIT_CODES
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from tests.document_examples import ROOT, blocks, sections, user_documents
 from tests.end_to_end.groups import commit_as
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
 from tests.fake_registry.server import fake_registry
-from tests.reference.batches import Record
 
 REGISTRY = "http://localhost:8081"
 START_MS = 1_769_860_800_000
@@ -45,7 +45,7 @@ NOT_RUN = 32
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[FakeBrokerServer]:
+def server() -> Iterator[BrokerServer]:
     """Serve the topic of the tutorial, which the group "billing" has read."""
     cluster = FakeCluster(1)
     cluster.create_topic("orders", 2)
@@ -55,13 +55,13 @@ def server() -> Iterator[FakeBrokerServer]:
             for n in range(3)
         ]
         cluster.append("orders", partition, records)
-    with FakeBrokerServer(cluster) as running:
+    with BrokerServer(cluster) as running:
         commit_as("billing", running.bootstrap_servers, "orders", 2, 3)
         yield running
 
 
 @pytest.fixture(scope="module")
-def typed() -> Iterator[tuple[FakeBrokerServer, str]]:
+def typed() -> Iterator[tuple[BrokerServer, str]]:
     """Serve the topics of typed columns: JSON, and values with ids of a registry's schemas."""
     cluster = FakeCluster(1)
     documents = [b'{"id": 1, "price": 2.5}', b'{"id": 2, "tags": ["a"]}']
@@ -69,7 +69,7 @@ def typed() -> Iterator[tuple[FakeBrokerServer, str]]:
     for topic, values in (("trades", documents), ("orders", [*ids, b"\x0e"])):
         cluster.create_topic(topic)
         cluster.append(topic, 0, [Record(b"k", value) for value in values])
-    with FakeBrokerServer(cluster) as running, fake_registry() as registry:
+    with BrokerServer(cluster) as running, fake_registry() as registry:
         registry.register("orders-value", '{"type": "long"}')
         yield running, registry.url
 
@@ -84,8 +84,8 @@ def test_a_command_prints_what_the_document_shows(
     document: str,
     line: str,
     output: str,
-    server: FakeBrokerServer,
-    typed: tuple[FakeBrokerServer, str],
+    server: BrokerServer,
+    typed: tuple[BrokerServer, str],
     capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -106,8 +106,8 @@ def test_a_command_prints_what_the_document_shows(
 @pytest.mark.parametrize("line", INSTEAD_OF_KCAT)
 def test_what_is_written_instead_of_kcat_works(
     line: str,
-    server: FakeBrokerServer,
-    typed: tuple[FakeBrokerServer, str],
+    server: BrokerServer,
+    typed: tuple[BrokerServer, str],
     capfdbinary: pytest.CaptureFixture[bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

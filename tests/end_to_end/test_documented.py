@@ -12,11 +12,11 @@ import pytest
 
 import kfast
 from kfast import KafkaConsumer, TopicPartition
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
 from tests.document_examples import examples
 from tests.end_to_end.groups import PROTOCOLS, Notes, cluster_of, committed, join, member
 from tests.end_to_end.stage import Stage, eventually, read
-from tests.fake_broker.cluster import FakeCluster
-from tests.reference.batches import Record
 
 MakeStage = Callable[..., Stage]
 T = [TopicPartition("t", number) for number in range(2)]

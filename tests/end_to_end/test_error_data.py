@@ -20,6 +20,11 @@ from kfast.errors import (
     RecordTooLargeError,
     UnsupportedVersionError,
 )
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import PartitionError
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import (
     T0,
     T1,
@@ -29,12 +34,13 @@ from tests.end_to_end.errors_support import (
     read_until,
     warnings_of,
 )
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import ClaimFrameSize, PartitionError
-from tests.fake_broker.fetch_faults import EditRecords, claim_batch_length, cut_tail, damage_batch
-from tests.fake_broker.releases import Api
-from tests.fake_broker.server import FakeBrokerServer
-from tests.reference.batches import Record
+from tests.simulation.partition_faults import (
+    EditRecords,
+    claim_batch_length,
+    cut_tail,
+    damage_batch,
+)
+from tests.simulation.wire_faults import ClaimFrameSize
 
 pytestmark = pytest.mark.usefixtures("nothing_is_printed")
 
@@ -44,7 +50,7 @@ def test_an_offset_that_is_gone() -> None:
     with cluster.changing():
         cluster.log("t", 0).delete_before(5)
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, auto_offset_reset="none") as reader,
     ):
         reader.assign([T0, T1])
@@ -72,7 +78,7 @@ def test_an_offset_that_is_gone() -> None:
 
 def test_an_offset_past_the_end() -> None:
     with (
-        FakeBrokerServer(cluster_of()) as server,
+        BrokerServer(cluster_of()) as server,
         consumer(server.bootstrap_servers, auto_offset_reset="none") as reader,
     ):
         reader.assign([T0])
@@ -85,7 +91,7 @@ def test_an_offset_past_the_end() -> None:
 
 def test_no_position_and_no_policy() -> None:
     with (
-        FakeBrokerServer(cluster_of()) as server,
+        BrokerServer(cluster_of()) as server,
         consumer(server.bootstrap_servers, auto_offset_reset="none") as reader,
     ):
         reader.assign([T0])
@@ -100,7 +106,7 @@ def test_an_offset_that_is_gone_is_reset_with_one_warning(
     cluster = cluster_of(1)
     with cluster.changing():
         cluster.log("t", 0).delete_before(5)
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0])
         reader.seek(T0, 2)
         assert read_until(reader, {T0: 5}) == {T0: list(range(5, 10))}
@@ -116,7 +122,7 @@ def test_a_value_in_confluents_format() -> None:
     cluster.append("t", 0, [Record(b"the key", raw)])
     cluster.append("t", 0, [b"after"])
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, value_deserializer=kfast.Utf8()) as reader,
     ):
         reader.assign([T0, T1])
@@ -152,7 +158,7 @@ def divide(_: bytes) -> object:
 def test_values_that_cannot_be_read(deserializer: Any, first: str, second: str) -> None:
     """E-08: compiled and Python deserializers say which value it was."""
     with (
-        FakeBrokerServer(cluster_of(1, 1)) as server,
+        BrokerServer(cluster_of(1, 1)) as server,
         consumer(server.bootstrap_servers, value_deserializer=deserializer) as reader,
     ):
         reader.assign([T0])
@@ -182,8 +188,8 @@ def test_a_corrupt_batch_in_the_middle(what: str, cause: str, found: str) -> Non
         "negative": claim_batch_length(1, -5),
     }[what]
     cluster = cluster_of(2, 9, batch_records=3)
-    rule = cluster.faults.add(EditRecords(edit, "t", 0), api=Api.FETCH, times=None)
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    rule = cluster.faults.add(EditRecords(edit, "t", 0), api=ApiKey.FETCH, times=None)
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0, T1])
         error, lines, seen = polled_until_error(CorruptRecordError, reader)
         assert lines[:2] == ["t-0: the batch at offset 3 is corrupt", f"cause: {cause}"]
@@ -205,8 +211,8 @@ def test_a_corrupt_batch_in_the_middle(what: str, cause: str, found: str) -> Non
 def test_a_batch_that_is_cut_off() -> None:
     """F-08: a first batch that never comes whole is an error at its offset, not a silent loop."""
     cluster = cluster_of(2, 9, batch_records=3)
-    cluster.faults.add(EditRecords(cut_tail(3), "t", 0), api=Api.FETCH, times=None)
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    cluster.faults.add(EditRecords(cut_tail(3), "t", 0), api=ApiKey.FETCH, times=None)
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0, T1])
         error, lines, seen = polled_until_error(RecordTooLargeError, reader)
         assert lines[0] == "the batch at offset 6 of t-0 does not fit in a Fetch response"
@@ -224,7 +230,7 @@ def test_a_batch_above_the_receive_cap() -> None:
     cluster.append("t", 0, [b"v" * 3_000_000])
     cluster.append("t", 1, [b"w"])
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(
             server.bootstrap_servers, receive_message_max_bytes=1_000_000, fetch_max_bytes=900_000
         ) as reader,
@@ -237,7 +243,7 @@ def test_a_batch_above_the_receive_cap() -> None:
         assert lines[-1] == f"try: raise receive_message_max_bytes to {error.size_needed}"
         assert reader.position(T0) == 0
         assert seen or read_until(reader, {T1: 1}) == {T1: [0]}
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         found = kfast.read_topic(
             [T0],
             bootstrap_servers=server.bootstrap_servers,
@@ -257,8 +263,8 @@ def read_past(reader: kfast.KafkaConsumer) -> None:
 def test_a_hostile_frame_size(size: int) -> None:
     """D-21, N-04: told when it persists; the position stays, and reading goes on afterwards."""
     cluster = cluster_of(1)
-    rule = cluster.faults.add(ClaimFrameSize(size), api=Api.FETCH, times=None)
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    rule = cluster.faults.add(ClaimFrameSize(size), api=ApiKey.FETCH, times=None)
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0])
         if size > 0:
             error, _, _ = polled_until_error(RecordTooLargeError, reader)
@@ -276,8 +282,8 @@ def test_a_hostile_frame_size(size: int) -> None:
 def test_a_broker_that_cannot_be_read_with_these_versions() -> None:
     """E-09, N-01: the API, both ranges and the node are named."""
     cluster = cluster_of(1)
-    cluster.set_versions(Api.FETCH, (90, 99))
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    cluster.set_versions(ApiKey.FETCH, (90, 99))
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0])
         error, lines, _ = polled_until_error(UnsupportedVersionError, reader)
     text = " ".join(lines)
@@ -290,8 +296,8 @@ def test_a_broker_that_cannot_be_read_with_these_versions() -> None:
 def test_a_code_nobody_knows_keeps_its_number() -> None:
     """E-09: and derives from KafkaError, and pickles."""
     cluster = cluster_of(1)
-    cluster.faults.add(PartitionError(4711), api=Api.FETCH, times=None)
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    cluster.faults.add(PartitionError(4711), api=ApiKey.FETCH, times=None)
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0])
         with pytest.raises(KafkaError) as caught:
             read_past(reader)

@@ -22,6 +22,8 @@ from kfast.errors import (
     TopicAuthorizationError,
     UnknownTopicOrPartitionError,
 )
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import (
     HOST,
     T0,
@@ -36,9 +38,7 @@ from tests.end_to_end.errors_support import (
     warnings_of,
     web_server,
 )
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import TLS_ALERT
-from tests.fake_broker.server import FakeBrokerServer
+from tests.simulation.wire_faults import TLS_ALERT
 
 NO_SUCH_HOST = "nosuchhost.invalid"
 """A name that never resolves (RFC 2606)."""
@@ -102,7 +102,7 @@ def test_a_broker_that_was_reached_has_the_whole_time() -> None:
     """E-06: bootstrap_timeout_ms says nothing about brokers that are gone for a while."""
     cluster = cluster_of()
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, bootstrap_timeout_ms=1) as reader,
     ):
         reader.assign([T0])
@@ -126,7 +126,7 @@ def test_look_ups_of_an_unknown_topic_end_early(call: str) -> None:
         "by time": lambda reader: reader.offsets_for_times({missing: 5}),
         "position": lambda reader: reader.position(missing),
     }
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([missing, T0])
         error, lines = raised(
             UnknownTopicOrPartitionError, lambda: calls[call](reader), within_ms=3_000
@@ -137,7 +137,7 @@ def test_look_ups_of_an_unknown_topic_end_early(call: str) -> None:
 
 def test_polling_on_raises_again_and_ends_when_the_broker_comes() -> None:
     cluster = cluster_of()
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         cluster.stop_node(1)
         with consumer(server.bootstrap_servers) as reader:
             reader.subscribe(["t"])
@@ -176,7 +176,7 @@ def test_several_servers_none_of_which_works() -> None:
 @pytest.mark.parametrize("name", ["poll", "position", "end_offsets"])
 def test_advertised_address_that_does_not_resolve(name: str) -> None:
     cluster = cluster_of()
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         cluster.advertise(1, "kafka.invalid", 29092)
         with consumer(server.bootstrap_servers) as reader:
             reader.assign([T0])
@@ -195,7 +195,7 @@ def test_advertised_address_that_does_not_resolve(name: str) -> None:
 def test_advertised_address_that_refuses() -> None:
     cluster = cluster_of()
     port = dead_port()
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         cluster.advertise(1, HOST, port)
         with consumer(server.bootstrap_servers) as reader:
             reader.subscribe(["t"])
@@ -291,7 +291,7 @@ def test_an_unknown_topic_gets_a_suggestion_and_is_never_created() -> None:
     cluster.has_auto_creation = True
     cluster.create_topic("orders", 6)
     cluster.create_topic("payments")
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         with consumer(server.bootstrap_servers) as reader:
             reader.subscribe(["oders"])
             error, lines = raised(
@@ -322,7 +322,7 @@ def test_an_unknown_topic_does_not_hold_up_the_others_and_is_read_once_it_appear
     """M-05, M-07: it is reported once, then waited for."""
     cluster = cluster_of()
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, metadata_max_age_ms=200) as reader,
     ):
         reader.subscribe(["t", "later"])
@@ -352,7 +352,7 @@ def test_a_partition_that_is_not_there() -> None:
         "orders has partitions 0-5: there is no partition 77",
         "try: name only partitions that exist",
     ]
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         with consumer(server.bootstrap_servers) as reader:
             reader.assign([missing, T0])
             error, lines, seen = polled_until_error(UnknownTopicOrPartitionError, reader)
@@ -375,7 +375,7 @@ def test_a_topic_without_permission() -> None:
     cluster = cluster_of(1)
     cluster.create_topic("secret")
     cluster.denied_topics.add("secret")
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.subscribe(["t", "secret"])
         error, lines, seen = polled_until_error(TopicAuthorizationError, reader)
         seen = seen or read_until(reader, {T0: 10})
@@ -407,7 +407,7 @@ def test_a_dead_broker_is_one_warning_however_often_it_is_tried(
 ) -> None:
     """O-01: one line per change of state; attempts in between are not worth one each."""
     cluster = cluster_of(1)
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0])
         read_until(reader, {T0: 10})
         assert warnings_of(caplog) == []

@@ -17,6 +17,8 @@ from kfast.errors import (
     ConfigurationError,
     IllegalStateError,
 )
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import (
     HOST,
     T0,
@@ -25,8 +27,6 @@ from tests.end_to_end.errors_support import (
     consumer,
     raised,
 )
-from tests.fake_broker.releases import Api
-from tests.fake_broker.server import FakeBrokerServer
 
 pytestmark = pytest.mark.usefixtures("nothing_is_printed")
 
@@ -86,7 +86,7 @@ def test_a_missing_package() -> None:
         print(len(records[kfast.TopicPartition("t", 0)].offsets))
         """
     )
-    with FakeBrokerServer(cluster_of(1)) as server:
+    with BrokerServer(cluster_of(1)) as server:
         done = subprocess.run(
             [sys.executable, "-c", script, server.bootstrap_servers],
             capture_output=True,
@@ -110,11 +110,11 @@ def test_a_second_thread() -> None:
     """L-05: which rule, and what to do; no thread ids."""
     cluster = cluster_of(1, 0)
     outcome: list[object] = []
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0])
         thread = threading.Thread(target=lambda: outcome.append(reader.poll(timeout_ms=30_000)))
         thread.start()
-        assert cluster.requests.wait_for(lambda log: len(log.select(Api.FETCH)) > 0)
+        assert cluster.requests.wait_for(lambda log: len(log.select(ApiKey.FETCH)) > 0)
         for call in (reader.poll, lambda: reader.seek(T0, 0), reader.close):
             _, lines = raised(IllegalStateError, call)
             assert lines == [
@@ -183,7 +183,7 @@ def test_a_forked_child() -> None:
         print(first + rest)
         """
     )
-    with FakeBrokerServer(cluster_of(1)) as server:
+    with BrokerServer(cluster_of(1)) as server:
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", script, server.bootstrap_servers],
             capture_output=True,

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from kfast.protocol.api_keys import ApiKey
 from tests.end_to_end.groups import cluster_of, committed
 from tests.end_to_end.stage import Stage
-from tests.fake_broker.releases import Api
 
 MakeStage = Callable[..., Stage]
 
@@ -44,7 +44,7 @@ def test_a_function_of_atexit_closes_a_consumer(make_stage: MakeStage, when: str
     )
     assert (ended.stdout, ended.stderr, ended.returncode) == ("20\n", "", 0)
     assert committed(cluster) == {0: 10, 1: 10}
-    assert cluster.requests.wait_for(lambda log: len(log.select(Api.LEAVE_GROUP)) == 1)
+    assert cluster.requests.wait_for(lambda log: len(log.select(ApiKey.LEAVE_GROUP)) == 1)
 
 
 def test_a_consumer_that_nobody_closes_holds_no_process_up(make_stage: MakeStage) -> None:

@@ -14,11 +14,11 @@ import pytest
 
 import kfast
 from kfast.cli import main
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from tests.document_examples import examples, sections
 from tests.end_to_end.groups import commit_as
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
-from tests.reference.batches import Record
 
 HOUR_MS = 3_600_000
 (SHOWN,) = examples("README.md", "At the shell", "")
@@ -26,7 +26,7 @@ COMMANDS = [line.partition("  #")[0].strip() for line in SHOWN.splitlines()]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[FakeBrokerServer]:
+def server() -> Iterator[BrokerServer]:
     """Serve "orders": per partition four records of yesterday and three of the last hour."""
     cluster = FakeCluster(1)
     cluster.create_topic("orders", 2)
@@ -34,13 +34,13 @@ def server() -> Iterator[FakeBrokerServer]:
     for partition in range(2):
         times = [now_ms - 24 * HOUR_MS] * 4 + [now_ms - 60_000] * 3
         cluster.append("orders", partition, [Record(None, b"x", timestamp=ms) for ms in times])
-    with FakeBrokerServer(cluster) as running:
+    with BrokerServer(cluster) as running:
         commit_as("billing", running.bootstrap_servers, "orders", 2, 5)
         yield running
 
 
 @pytest.fixture(autouse=True)
-def at_home(server: FakeBrokerServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def at_home(server: BrokerServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KFAST_BOOTSTRAP_SERVERS", server.bootstrap_servers)
     monkeypatch.chdir(tmp_path)
@@ -94,7 +94,7 @@ def test_why_nothing_arrives(
     assert any("nowhere.invalid" in line for line in lines)
 
 
-def test_port_a_loop_of_confluent_kafka(server: FakeBrokerServer) -> None:
+def test_port_a_loop_of_confluent_kafka(server: BrokerServer) -> None:
     """CL-112: each left side of the table has a right side that works."""
     table = dict(
         re.findall(

@@ -10,6 +10,9 @@ import pytest
 
 from kfast import KafkaConsumer, TopicPartition
 from kfast.errors import IllegalStateError, WakeupError
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import NeverAnswer, PartitionError
 from tests.end_to_end.groups import (
     PROTOCOLS,
     Notes,
@@ -21,9 +24,6 @@ from tests.end_to_end.groups import (
     read_all,
 )
 from tests.end_to_end.stage import Stage, eventually
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import NeverAnswer, PartitionError
-from tests.fake_broker.releases import Api
 
 MakeStage = Callable[..., Stage]
 
@@ -37,8 +37,8 @@ both = pytest.mark.parametrize("protocol", PROTOCOLS)
 def left(cluster: FakeCluster, protocol: str) -> int:
     """Return how many members have sent that they leave."""
     if protocol == "classic":
-        return len(cluster.requests.select(Api.LEAVE_GROUP))
-    heartbeats = cluster.requests.select(Api.CONSUMER_GROUP_HEARTBEAT)
+        return len(cluster.requests.select(ApiKey.LEAVE_GROUP))
+    heartbeats = cluster.requests.select(ApiKey.CONSUMER_GROUP_HEARTBEAT)
     return sum(request.message.member_epoch < 0 for request in heartbeats)
 
 
@@ -52,7 +52,7 @@ def test_a_poll_does_not_wait_for_the_commit_before_a_revocation(
     stage = make_stage(cluster)
     first = member(stage, protocol, listener=notes, auto_commit_interval_ms=60_000)
     read_all(first, 20)
-    cluster.faults.add(NeverAnswer(), api=Api.OFFSET_COMMIT, times=None)
+    cluster.faults.add(NeverAnswer(), api=ApiKey.OFFSET_COMMIT, times=None)
     second = member(stage, protocol, enable_auto_commit=False)
 
     def step() -> bool:
@@ -60,7 +60,7 @@ def test_a_poll_does_not_wait_for_the_commit_before_a_revocation(
         first.poll(timeout_ms=20)
         assert time.monotonic() - begun < PROMPT_S
         second.poll(timeout_ms=20)
-        return bool(cluster.requests.select(Api.OFFSET_COMMIT))
+        return bool(cluster.requests.select(ApiKey.OFFSET_COMMIT))
 
     eventually(step)
     for _ in range(5):
@@ -116,7 +116,9 @@ def test_a_member_leaves_without_time_to_wait_for_it(
     consumer = member(stage, protocol, auto_commit_interval_ms=60_000)
     read_all(consumer, 20)
     if is_commit_failing:
-        cluster.faults.add(PartitionError(COORDINATOR_LOADING), api=Api.OFFSET_COMMIT, times=None)
+        cluster.faults.add(
+            PartitionError(COORDINATOR_LOADING), api=ApiKey.OFFSET_COMMIT, times=None
+        )
     begun = time.monotonic()
     consumer.close(timeout_ms=200 if is_commit_failing else 0)
     assert time.monotonic() - begun < PROMPT_S

@@ -13,6 +13,8 @@ from collections.abc import Callable
 import pytest
 
 from kfast import KafkaConsumer, TopicPartition
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.cluster import FakeCluster
 from tests.end_to_end.groups import (
     GROUP,
     PROTOCOLS,
@@ -25,8 +27,6 @@ from tests.end_to_end.groups import (
     read_all,
 )
 from tests.end_to_end.stage import Stage
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.releases import Api
 
 MakeStage = Callable[..., Stage]
 
@@ -145,7 +145,7 @@ def test_a_coordinator_that_is_away_for_long_is_not_logged_at_every_attempt(
     stage = make_stage(cluster)
     consumer = at_work(stage, protocol, cluster)
     before = consumer.group_metadata()
-    api = {"classic": Api.HEARTBEAT, "consumer": Api.CONSUMER_GROUP_HEARTBEAT}[protocol]
+    api = {"classic": ApiKey.HEARTBEAT, "consumer": ApiKey.CONSUMER_GROUP_HEARTBEAT}[protocol]
     caplog.set_level(logging.INFO, "kfast")
     caplog.clear()
     cluster.groups.start_loading(GROUP)
@@ -175,7 +175,7 @@ def test_a_coordinator_that_moves_is_logged_once(
         cluster.append("t", partition, [b"x"] * 10)
     consumer = at_work(make_stage(cluster), protocol, cluster)
     before = consumer.group_metadata()
-    api = {"classic": Api.HEARTBEAT, "consumer": Api.CONSUMER_GROUP_HEARTBEAT}[protocol]
+    api = {"classic": ApiKey.HEARTBEAT, "consumer": ApiKey.CONSUMER_GROUP_HEARTBEAT}[protocol]
     old = cluster.groups.coordinator(GROUP)
     new = next(node for node in cluster.nodes if node != old)
     caplog.set_level(logging.INFO, "kfast.consumer")

@@ -13,6 +13,9 @@ import pytest
 import kfast
 from kfast import KafkaConsumer, TopicPartition
 from kfast.errors import IllegalStateError, InvalidGroupIdError, KafkaError, WakeupError
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import NeverAnswer
 from tests.end_to_end.groups import (
     GROUP,
     PROTOCOLS,
@@ -25,9 +28,6 @@ from tests.end_to_end.groups import (
     read_all,
 )
 from tests.end_to_end.stage import Stage, eventually
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import NeverAnswer
-from tests.fake_broker.releases import Api
 from tests.promptness import PROMPT_S
 
 MakeStage = Callable[..., Stage]
@@ -203,19 +203,19 @@ def test_enforce_rebalance_joins_once_more(make_stage: MakeStage) -> None:
     cluster = cluster_of()
     consumer = member(make_stage(cluster), **MANUAL)
     join(consumer)
-    joins = len(cluster.requests.select(Api.JOIN_GROUP))
+    joins = len(cluster.requests.select(ApiKey.JOIN_GROUP))
     generation = consumer.group_metadata().generation_id
     consumer.enforce_rebalance("for the test")
     poll_until(lambda: consumer.group_metadata().generation_id > generation, consumer)
-    requests = cluster.requests.select(Api.JOIN_GROUP)[joins:]
+    requests = cluster.requests.select(ApiKey.JOIN_GROUP)[joins:]
     assert [request.message.reason for request in requests] == ["for the test"]
 
 
 # --- leaving --------------------------------------------------------------------------------------
 
 
-def asked(cluster: FakeCluster, *apis: Api) -> list[Api]:
-    return [Api(entry.api_key) for entry in cluster.requests if entry.api_key in apis]
+def asked(cluster: FakeCluster, *apis: ApiKey) -> list[ApiKey]:
+    return [ApiKey(entry.api_key) for entry in cluster.requests if entry.api_key in apis]
 
 
 def test_close_does_everything_in_order(make_stage: MakeStage) -> None:
@@ -245,9 +245,9 @@ def test_close_does_everything_in_order(make_stage: MakeStage) -> None:
         "interceptor closed",
     ]
     assert committed(cluster) == {0: 10, 1: 10}
-    tail = asked(cluster, Api.OFFSET_COMMIT, Api.LEAVE_GROUP)
-    assert tail[-1] is Api.LEAVE_GROUP
-    assert tail.count(Api.LEAVE_GROUP) == 1
+    tail = asked(cluster, ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP)
+    assert tail[-1] is ApiKey.LEAVE_GROUP
+    assert tail.count(ApiKey.LEAVE_GROUP) == 1
     group = cluster.groups.classic(GROUP)
     assert group is not None
     assert not group.members
@@ -264,7 +264,7 @@ def test_close_may_leave_things_out(make_stage: MakeStage) -> None:
     read_all(consumer, 20)
     cluster.requests.clear()
     consumer.close(autocommit=False, operation="remain_in_group")
-    assert asked(cluster, Api.OFFSET_COMMIT, Api.LEAVE_GROUP) == []
+    assert asked(cluster, ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP) == []
     assert committed(cluster) == {}
 
 
@@ -283,8 +283,8 @@ def test_close_takes_its_arguments_in_the_order_of_kafka_python(
     assert committed(cluster) == expected
 
 
-@pytest.mark.parametrize("api", [Api.OFFSET_COMMIT, Api.LEAVE_GROUP])
-def test_close_ends_in_time_without_a_coordinator(make_stage: MakeStage, api: Api) -> None:
+@pytest.mark.parametrize("api", [ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP])
+def test_close_ends_in_time_without_a_coordinator(make_stage: MakeStage, api: ApiKey) -> None:
     """L-01: each step has what is left of the time, and none is left out."""
     cluster = cluster_of()
     notes = Notes()
@@ -310,7 +310,7 @@ def test_a_listener_that_raises_does_not_stop_close(make_stage: MakeStage) -> No
     with pytest.raises(KafkaError, match="the rebalance listener failed"):
         consumer.close()
     assert committed(cluster) == {0: 10, 1: 10}
-    assert asked(cluster, Api.LEAVE_GROUP) == [Api.LEAVE_GROUP]
+    assert asked(cluster, ApiKey.LEAVE_GROUP) == [ApiKey.LEAVE_GROUP]
     eventually(lambda: cluster.connections == {})
 
 
@@ -480,6 +480,11 @@ def test_every_request_carries_the_clients_name(make_stage: MakeStage, protocol:
     consumer.commit()
     consumer.close()
     keys = {request.api_key for request in cluster.requests}
-    assert {Api.API_VERSIONS, Api.FETCH, Api.OFFSET_COMMIT, Api.FIND_COORDINATOR} <= keys
+    assert {
+        ApiKey.API_VERSIONS,
+        ApiKey.FETCH,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.FIND_COORDINATOR,
+    } <= keys
     assert not TELEMETRY & keys
     assert {request.client_id for request in cluster.requests} == {"meter-7"}

@@ -11,10 +11,10 @@ import pytest
 
 from kfast import RangeAssignor
 from kfast.errors import KafkaError
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.faults import Drop
 from tests.end_to_end.stage import Stage, error_of, offsets, read
 from tests.end_to_end.virtual import T0, make_cluster, write
-from tests.fake_broker.fault_actions import Drop
-from tests.fake_broker.releases import Api
 
 MakeStage = Callable[..., Stage]
 
@@ -61,7 +61,7 @@ def test_a_log_handler_that_raises_ends_no_thread(
     cluster = make_cluster(nodes=1)
     reader = make_stage(cluster).consumer("t", group_id="g")
     assert offsets(read(reader, 20)) == list(range(20))
-    cluster.faults.add(Drop(), api=Api.FETCH)
+    cluster.faults.add(Drop(), api=ApiKey.FETCH)
     write(cluster, 0, 5)
     assert offsets(read(reader, 5)) == list(range(20, 25))
     reader.commit()

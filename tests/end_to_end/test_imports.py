@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import cluster_of
-from tests.fake_broker.server import FakeBrokerServer
 from tests.imported_modules import READ, among, last_line_of
 
 HEAVY = (
@@ -45,12 +45,13 @@ PROGRAMS = (
     "kfast.cli",
     "kfast.local.local_kafka",
     "kfast.spark",
+    "kfast.testing",
     "kfast.transactions",
 )
 """What is around a consumer."""
 
 
-def reading(server: FakeBrokerServer, **settings: str) -> tuple[list[str], list[str]]:
+def reading(server: BrokerServer, **settings: str) -> tuple[list[str], list[str]]:
     """Return what is imported by a program that reads, until its consumer is made and after."""
     settings["bootstrap_servers"] = server.bootstrap_servers
     made, later = last_line_of(READ, json.dumps(settings))
@@ -58,10 +59,10 @@ def reading(server: FakeBrokerServer, **settings: str) -> tuple[list[str], list[
 
 
 @pytest.fixture
-def server() -> FakeBrokerServer:
+def server() -> BrokerServer:
     cluster = cluster_of(batch_records=4)
     cluster.features["group.version"] = 1
-    return FakeBrokerServer(cluster)
+    return BrokerServer(cluster)
 
 
 def test_the_package_imports_nothing_of_itself() -> None:
@@ -73,7 +74,7 @@ def test_the_package_imports_nothing_of_itself() -> None:
     assert among(modules, "kfast") == ["kfast"]
 
 
-def test_a_consumer_without_a_group_knows_nothing_of_groups(server: FakeBrokerServer) -> None:
+def test_a_consumer_without_a_group_knows_nothing_of_groups(server: BrokerServer) -> None:
     with server:
         made, later = reading(server)
     assert among(made, *HEAVY, *GROUP, *PROGRAMS) == []
@@ -88,7 +89,7 @@ def test_a_consumer_without_a_group_knows_nothing_of_groups(server: FakeBrokerSe
     ],
 )
 def test_a_member_knows_its_own_protocol(
-    server: FakeBrokerServer, protocol: str, other: tuple[str, ...]
+    server: BrokerServer, protocol: str, other: tuple[str, ...]
 ) -> None:
     with server:
         made, later = reading(server, group_id="g", group_protocol=protocol)
@@ -111,7 +112,7 @@ print(json.dumps([status, sorted(sys.modules)]))
     ids=["jsonl", "csv"],
 )
 def test_a_read_that_writes_text_imports_no_columns(
-    server: FakeBrokerServer, words: tuple[str, ...]
+    server: BrokerServer, words: tuple[str, ...]
 ) -> None:
     """CL-52: neither NumPy nor what else takes long to import."""
     with server:
@@ -165,7 +166,7 @@ NOT_FOR_COMMANDS = (
     ],
 )
 def test_a_short_command_imports_what_it_uses(
-    server: FakeBrokerServer, words: str, unused: tuple[str, ...]
+    server: BrokerServer, words: str, unused: tuple[str, ...]
 ) -> None:
     """CL-238: click is the only package; of kfast only what is listed may be there."""
     with server:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.ingest_processes import Death, Starter, starter
 from tests.end_to_end.ingests import Table, Truth
-from tests.fake_broker.server import FakeBrokerServer
 from tests.soaking import soaking
 
 KILLS = soaking(12, 60)
@@ -71,7 +71,7 @@ def test_a_run_that_dies_at_a_step_is_finished_by_the_next(
 ) -> None:
     """CL-121, W-20: wherever it stands between the staged file and the committed group."""
     is_delta = death.method.startswith((DELTA, PENDING, "deltalake"))
-    with FakeBrokerServer(truth.cluster) as server:
+    with BrokerServer(truth.cluster) as server:
         table = Table(tmp_path / "t", server.bootstrap_servers)
         words = table.command("--rows-per-file", "25", "-g", "watched")
         if is_delta:
@@ -94,7 +94,7 @@ def test_runs_that_die_at_any_instant_are_finished_by_the_next(
 ) -> None:
     """CL-121, W-24: the topic grows meanwhile; nothing is read twice and nothing is left out."""
     chance = random.Random(7)
-    with FakeBrokerServer(truth.cluster) as server:
+    with BrokerServer(truth.cluster) as server:
         table = Table(tmp_path / "t", server.bootstrap_servers)
         words = table.command("--rows-per-file", "25", "--format", format)
         began = time.monotonic()
@@ -135,7 +135,7 @@ def test_a_compaction_that_dies_beside_an_ingest(
     processes: Starter, truth: Truth, tmp_path: Path, death: Death
 ) -> None:
     """CL-263, CL-264: the ingest goes on, and the next compaction does the rest."""
-    with FakeBrokerServer(truth.cluster) as server:
+    with BrokerServer(truth.cluster) as server:
         table = Table(tmp_path / "t", server.bootstrap_servers)
         words = table.command("--rows-per-file", "25")
         assert processes.run(words) == 0
@@ -156,7 +156,7 @@ def test_a_follow_ends_by_ctrl_c_and_by_sigterm(
     processes: Starter, truth: Truth, tmp_path: Path
 ) -> None:
     """CL-129: what was read is published; the status is 0."""
-    with FakeBrokerServer(truth.cluster) as server:
+    with BrokerServer(truth.cluster) as server:
         table = Table(tmp_path / "t", server.bootstrap_servers)
         words = table.command("--follow", "--every", "20ms")
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from kfast.errors import KafkaError
+from kfast.protocol.api_keys import ApiKey
 from kfast.table.entries import Entry
 from kfast.table.ingest import Ingest
 from kfast.table.ingest.options import IngestOptions
+from kfast.testing.faults import EditResponse
 from tests.end_to_end.ingests import Table, Truth
 from tests.end_to_end.stage import eventually
-from tests.fake_broker.fault_actions import EditResponse
-from tests.fake_broker.releases import Api
 
 
 def test_a_follow(truth: Truth, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_a_topic_of_a_glob_that_returns_ends_a_follow(
         rows = [*truth.rows]
         truth.cluster.delete_topic("two")
         truth.cluster.requests.clear()
-        eventually(lambda: len(truth.cluster.requests.select(Api.METADATA)) > 3)
+        eventually(lambda: len(truth.cluster.requests.select(ApiKey.METADATA)) > 3)
         truth.cluster.create_topic("two", 1)
         truth.write(0, 3, "two")
         eventually(lambda: not thread.is_alive())
@@ -169,6 +169,6 @@ def test_a_topic_of_a_glob_that_is_deleted_before_it_is_read_is_left_out(
         if seen == 2:  # when the schema is settled, before the ranges are planned
             truth.cluster.topics.pop("two", None)
 
-    truth.cluster.faults.add(EditResponse(delete), api=Api.METADATA, times=None)
+    truth.cluster.faults.add(EditResponse(delete), api=ApiKey.METADATA, times=None)
     table.ingest("t*")
     table.check(truth)

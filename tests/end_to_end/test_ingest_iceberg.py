@@ -13,11 +13,11 @@ import pytest
 
 import kfast
 from kfast import cli
+from kfast.testing.batches import Record
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.iceberg_ingests import check, expected, rows, words_of
 from tests.end_to_end.ingest_processes import Death, Starter, starter
 from tests.end_to_end.ingests import START_MS, Table, Truth
-from tests.fake_broker.server import FakeBrokerServer
-from tests.reference.batches import Record
 from tests.soaking import soaking
 
 pytest.importorskip("pyiceberg")
@@ -177,7 +177,7 @@ def test_a_run_that_dies_at_a_step_is_finished_by_the_next(
     processes: Starter, truth: Truth, tmp_path: Path, death: Death
 ) -> None:
     """W-26: wherever it stands between the staged file and the commit."""
-    with FakeBrokerServer(truth.cluster) as server:
+    with BrokerServer(truth.cluster) as server:
         table = Table(tmp_path / "t", server.bootstrap_servers)
         words = words_of(table, "--rows-per-file", "10")
         assert processes.run(words, death) == -signal.SIGKILL
@@ -195,7 +195,7 @@ def test_runs_that_die_at_any_instant_are_finished_by_the_next(
 ) -> None:
     """W-26: the topic grows meanwhile; nothing is read twice and nothing is left out."""
     chance = random.Random(7)
-    with FakeBrokerServer(truth.cluster) as server:
+    with BrokerServer(truth.cluster) as server:
         table = Table(tmp_path / "t", server.bootstrap_servers)
         words = words_of(table, "--rows-per-file", "25")
         began = time.monotonic()

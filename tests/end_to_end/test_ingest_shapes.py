@@ -14,8 +14,8 @@ from kfast import TopicPartition, cli
 from kfast.errors import ConfigurationError
 from kfast.table.dead_letters import DeadLetters
 from kfast.table.schema_changes import check_schema
+from kfast.testing.batches import Record
 from tests.end_to_end.ingests import START_MS, Table, Truth
-from tests.reference.batches import Record
 
 pytest.importorskip("pyarrow")
 ds = pytest.importorskip("pyarrow.dataset")

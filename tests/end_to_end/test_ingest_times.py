@@ -14,8 +14,8 @@ import kfast
 from kfast import TopicPartition, cli
 from kfast.errors import ConfigurationError, DeserializationError
 from kfast.table.file_names import parts_of
+from kfast.testing.batches import Record
 from tests.end_to_end.ingests import START_MS, Table, Truth
-from tests.reference.batches import Record
 from tests.unit.table.iceberg_tables import NAME, catalog
 
 NANOSECONDS: Final = START_MS * 1_000_000

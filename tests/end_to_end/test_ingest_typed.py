@@ -14,9 +14,9 @@ import kfast
 from kfast import cli
 from kfast.errors import ConfigurationError, DeserializationError
 from kfast.table.ingest.options import IngestOptions
+from kfast.testing.batches import Record
 from tests.end_to_end.ingests import START_MS, Table, Truth
 from tests.fake_registry.server import FakeRegistry
-from tests.reference.batches import Record
 
 pa = pytest.importorskip("pyarrow")
 ds = pytest.importorskip("pyarrow.dataset")

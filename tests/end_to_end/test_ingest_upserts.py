@@ -27,16 +27,16 @@ from kfast.errors import ConfigurationError, DeserializationError, KafkaError
 from kfast.table.delta_upserts import DeltaUpserts
 from kfast.table.ingest import Ingest
 from kfast.table.ingest.options import IngestOptions
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from tests.delta_reading import delta_rows
 from tests.document_examples import blocks, examples, sections
 from tests.end_to_end.change_source import SCHEMA, TOPIC, ChangeSource, table_rows
 from tests.end_to_end.ingest_processes import Death, Starter, starter
 from tests.end_to_end.ingests import Table
 from tests.end_to_end.stage import eventually
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
 from tests.fake_registry.server import FakeRegistry
-from tests.reference.batches import Record
 from tests.soaking import soaking
 
 WORDS = (
@@ -98,7 +98,7 @@ def test_a_table_equals_its_source(tmp_path: Path, *, is_wrapped: bool) -> None:
     """Z-09: snapshot, inserts, updates, deletions, changed keys; whatever a batch has."""
     source = ChangeSource(1, is_wrapped=is_wrapped)
     source.snapshot(30)
-    with FakeBrokerServer(source.cluster) as server:
+    with BrokerServer(source.cluster) as server:
         folder = tmp_path / "t"
         for number, rows_per_file in enumerate((4_000_000, 40, 30)):
             summary = kfast.ingest(
@@ -121,7 +121,7 @@ def test_a_table_equals_its_source(tmp_path: Path, *, is_wrapped: bool) -> None:
 def test_offsets_are_in_the_commit_of_the_rows(tmp_path: Path) -> None:
     """Z-09: also of records that change nothing; a run without records commits nothing."""
     topic = cluster(Record(key(1), event("c", row(1))), Record(key(9), None))
-    with FakeBrokerServer(topic) as server:
+    with BrokerServer(topic) as server:
         ingest(tmp_path, server.bootstrap_servers)
         topic.append("t", 0, [Record(key(9), None)])
         ingest(tmp_path, server.bootstrap_servers)
@@ -136,7 +136,7 @@ def test_offsets_are_in_the_commit_of_the_rows(tmp_path: Path) -> None:
 def test_a_restored_table_is_continued_from_its_own_offsets(tmp_path: Path) -> None:
     """Z-09: the changes since are read again."""
     topic = cluster(Record(key(1), event("c", row(1))))
-    with FakeBrokerServer(topic) as server:
+    with BrokerServer(topic) as server:
         ingest(tmp_path, server.bootstrap_servers)
         topic.append("t", 0, [Record(key(1), event("d", None, row(1)))])
         ingest(tmp_path, server.bootstrap_servers)
@@ -160,7 +160,7 @@ def test_a_batch_that_another_commit_has_overtaken_is_merged_again(
             deltalake.DeltaTable(str(tmp_path)).optimize.compact()
         real(upserts, table, *more)
 
-    with FakeBrokerServer(topic) as server:
+    with BrokerServer(topic) as server:
         for _ in range(2):  # two files, which can be compacted
             ingest(tmp_path, server.bootstrap_servers)
             topic.append("t", 0, [Record(key(3), event("c", row(3)))])
@@ -184,7 +184,7 @@ def test_flattened_rows(tmp_path: Path) -> None:
         Record(key(2), flat(2, "true")),
         Record(key(3), None),
     )
-    with FakeBrokerServer(topic) as server:
+    with BrokerServer(topic) as server:
         options = {
             "value": kfast.Json({"id": "int64", "name": "string", "__deleted": "string"}),
             "key": kfast.Json({"id": "int64"}),
@@ -198,7 +198,7 @@ def test_flattened_rows(tmp_path: Path) -> None:
 def test_keys_of_one_column_and_columns_of_records(tmp_path: Path) -> None:
     """Z-10: plain keys, and where each row comes from."""
     topic = cluster(Record(b"x", b'{"name": "x", "id": 1}'), Record(b"y", b'{"name": "y"}'))
-    with FakeBrokerServer(topic) as server:
+    with BrokerServer(topic) as server:
         ingest(
             tmp_path,
             server.bootstrap_servers,
@@ -222,14 +222,14 @@ def test_a_truncation(tmp_path: Path) -> None:
         Record(None, event("m")),
         Record(key(2), event("c", row(2))),
     )
-    with FakeBrokerServer(topic) as server:
+    with BrokerServer(topic) as server:
         ingest(tmp_path / "one", server.bootstrap_servers)
         assert names(tmp_path / "one") == {2: "a"}
         topic.append("t", 0, [Record(None, event("t"))])
         ingest(tmp_path / "one", server.bootstrap_servers)
         assert names(tmp_path / "one") == {}
     topic = cluster(Record(None, event("t")), partitions=2)
-    with FakeBrokerServer(topic) as server, pytest.raises(KafkaError, match="truncates") as raised:
+    with BrokerServer(topic) as server, pytest.raises(KafkaError, match="truncates") as raised:
         ingest(tmp_path / "two", server.bootstrap_servers)
     assert (raised.value.partition, raised.value.offset) == (0, 0)
 
@@ -245,7 +245,7 @@ def test_the_page_of_the_documents(
     topic.append("shop.public.items", 0, [Record(key(1), event("c", {**row(1), **price}))])
     events = [event("c", {**row(1), "price": 5}), event("d", None, row(1))]
     topic.append("items", 0, [Record(key(1), each) for each in events])
-    with FakeBrokerServer(topic) as server:
+    with BrokerServer(topic) as server:
         monkeypatch.setenv("KFAST_BOOTSTRAP_SERVERS", server.bootstrap_servers)
         shown = blocks(sections("docs/cdc.md")["A table that equals its source"])[0][1]
         shown = shown.replace("\\\n", " ").replace("/data/items", str(tmp_path / "one"))
@@ -287,7 +287,7 @@ def test_a_record_that_cannot_be_applied_is_named(
 ) -> None:
     """Z-11: with topic, partition and offset; nothing of its batch is in the table."""
     topic = cluster(Record(key(1), event("c", row(1))), record)
-    with FakeBrokerServer(topic) as server, pytest.raises(KafkaError, match=message) as raised:
+    with BrokerServer(topic) as server, pytest.raises(KafkaError, match=message) as raised:
         ingest(tmp_path, server.bootstrap_servers)
     assert (raised.value.topic, raised.value.partition, raised.value.offset) == ("t", 0, 1)
     assert names(tmp_path) == {}
@@ -296,7 +296,7 @@ def test_a_record_that_cannot_be_applied_is_named(
 def test_values_that_cannot_be_read(tmp_path: Path) -> None:
     """Z-11: end the ingest, or are left out and counted; never null, which would delete."""
     topic = cluster(Record(key(1), event("c", row(1))), Record(key(1), b"{"))
-    with FakeBrokerServer(topic) as server:
+    with BrokerServer(topic) as server:
         with pytest.raises(DeserializationError) as raised:
             ingest(tmp_path, server.bootstrap_servers)
         assert 'on_error="skip"' in str(raised.value.hint)
@@ -336,7 +336,7 @@ def test_values_that_cannot_be_read(tmp_path: Path) -> None:
 def test_what_does_not_go_with_it(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     """Z-12: is refused before anything is read."""
     topic = cluster(Record(key(1), event("c", row(1))))
-    with FakeBrokerServer(topic) as server, pytest.raises(ConfigurationError, match=message):
+    with BrokerServer(topic) as server, pytest.raises(ConfigurationError, match=message):
         ingest(tmp_path / "t", server.bootstrap_servers, **options)
     assert not (tmp_path / "t" / "_delta_log").exists()
 
@@ -344,7 +344,7 @@ def test_what_does_not_go_with_it(tmp_path: Path, options: dict[str, Any], messa
 def test_tables_of_another_kind(tmp_path: Path) -> None:
     """Z-12: with other keys, of records, of others, or with columns that rows do not have."""
     topic = cluster(Record(key(1), event("c", row(1))))
-    with FakeBrokerServer(topic) as server:
+    with BrokerServer(topic) as server:
         servers = server.bootstrap_servers
         ingest(tmp_path / "t", servers)
         with pytest.raises(ConfigurationError, match="has rows with the key id"):
@@ -405,7 +405,7 @@ def test_the_schema_of_a_message_as_a_file(tmp_path: Path) -> None:
     payload = {"op": "c", "ts_ms": 1, "after": {"id": 1, "day": 20_000}}
     value = json.dumps({"schema": schema, "payload": payload}).encode()
     topic = cluster(Record(json.dumps({"schema": {}, "payload": {"id": 1}}).encode(), value))
-    with FakeBrokerServer(topic) as server:
+    with BrokerServer(topic) as server:
         words = "--format delta --upsert id --value json --debezium payload -c timestampType"
         command = ["ingest", "t", "--to", str(tmp_path / "t"), *words.split()]
         command += ["-b", server.bootstrap_servers]
@@ -434,7 +434,7 @@ def test_a_run_that_dies_at_a_step_is_continued_by_the_next(
     source = ChangeSource(5)
     source.snapshot(20)
     source.change(60)
-    with FakeBrokerServer(source.cluster) as server:
+    with BrokerServer(source.cluster) as server:
         table = Table(tmp_path / "t", server.bootstrap_servers)
         words = table.command(*WORDS, "--rows-per-file", "15", topics=(TOPIC,))
         assert processes.run(words, death) == -signal.SIGKILL
@@ -450,7 +450,7 @@ def test_a_table_equals_its_source_whenever_the_ingest_is_killed(
     chance, kills = random.Random(11), soaking(8, 60)
     source = ChangeSource(7)
     source.snapshot(40)
-    with FakeBrokerServer(source.cluster) as server:
+    with BrokerServer(source.cluster) as server:
         table = Table(tmp_path / "t", server.bootstrap_servers)
         words = table.command(*WORDS, "--rows-per-file", "25", topics=(TOPIC,))
         assert processes.run(words) == 0
@@ -521,7 +521,7 @@ def test_a_follow_takes_columns_of_newer_schemas(
         return delta_rows(tmp_path)
 
     first, second = avro_envelope("name"), avro_envelope("name", "city")
-    with FakeRegistry() as fake, FakeBrokerServer(topic) as server:
+    with FakeRegistry() as fake, BrokerServer(topic) as server:
         write(1, first, "c", {"id": 1, "name": "a"})
         write(2, first, "c", {"id": 2, "name": "b"})
         registry = kfast.SchemaRegistry(fake.url)

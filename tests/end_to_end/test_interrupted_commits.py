@@ -11,11 +11,11 @@ import pytest
 import kfast
 from kfast import TopicPartition
 from kfast.errors import WakeupError
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import Delay, PartitionError
 from tests.end_to_end.groups import GROUP, PROTOCOLS, cluster_of, committed, member, read_all
 from tests.end_to_end.stage import Stage, eventually
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import Delay, PartitionError
-from tests.fake_broker.releases import Api
 from tests.unit.threads.interruptions import run_interrupted
 
 MakeStage = Callable[..., Stage]
@@ -39,7 +39,7 @@ def history(cluster: FakeCluster) -> list[int]:
 
 
 def commits_sent(cluster: FakeCluster) -> int:
-    return len(cluster.requests.select(Api.OFFSET_COMMIT))
+    return len(cluster.requests.select(ApiKey.OFFSET_COMMIT))
 
 
 def test_wakeup_ends_the_sending_of_a_commit(make_stage: MakeStage) -> None:
@@ -48,7 +48,7 @@ def test_wakeup_ends_the_sending_of_a_commit(make_stage: MakeStage) -> None:
     consumer = by_hand(make_stage(cluster), retry_backoff_ms=50, **MANUAL)
     consumer.poll(timeout_ms=10_000)
     consumer.commit({T0: 1})
-    rule = cluster.faults.add(PartitionError(LOADING), api=Api.OFFSET_COMMIT, times=None)
+    rule = cluster.faults.add(PartitionError(LOADING), api=ApiKey.OFFSET_COMMIT, times=None)
 
     def wake() -> None:
         cluster.requests.wait_for(lambda _: rule.hits > 1, 10)
@@ -77,7 +77,7 @@ def test_leaving_by_an_exception_takes_no_outstanding_commit_back(
     def work() -> None:
         with member(stage, protocol, max_poll_records=5) as consumer:
             read_all(consumer, 5)
-            cluster.faults.add(Delay(300), api=Api.OFFSET_COMMIT)
+            cluster.faults.add(Delay(300), api=ApiKey.OFFSET_COMMIT)
             consumer.commit_async()
             raise ValueError("while processing")
 

@@ -13,14 +13,14 @@ import pytest
 
 import kfast
 from kfast.errors import IllegalStateError
+from kfast.protocol.api_keys import ApiKey
 from kfast.spark.source.consumer_cache import ConsumerCache
 from kfast.spark.source.range_reader import RangeReader, ReadSettings
 from kfast.table.offset_ranges import OffsetRange
+from kfast.testing.faults import EditResponse
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import T0, T1, cluster_of
 from tests.end_to_end.stage import eventually
-from tests.fake_broker.fault_actions import EditResponse
-from tests.fake_broker.releases import Api
-from tests.fake_broker.server import FakeBrokerServer
 from tests.unit.threads.interruptions import run_interrupted
 
 ROWS = 300
@@ -37,9 +37,9 @@ def interrupt() -> None:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[FakeBrokerServer]:
+def server() -> Iterator[BrokerServer]:
     """Serve "t", two partitions of batches of two records."""
-    with FakeBrokerServer(cluster_of(2, ROWS, batch_records=2)) as running:
+    with BrokerServer(cluster_of(2, ROWS, batch_records=2)) as running:
         yield running
 
 
@@ -56,7 +56,7 @@ def no_consumers() -> bool:
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize(("is_begun", "step"), [(True, 3), (False, 23)])
 def test_a_scan_interrupted_anywhere_loses_and_repeats_nothing(
-    server: FakeBrokerServer, is_begun: bool, step: int
+    server: BrokerServer, is_begun: bool, step: int
 ) -> None:
     """V-03: what follows is next or an error; a scan from the last next_offset on has the rest."""
     positions = {T0: 0, T1: 0}
@@ -117,7 +117,7 @@ def test_a_scan_interrupted_anywhere_loses_and_repeats_nothing(
 
 @pytest.mark.parametrize("begin", [lambda scan: scan.schema, next])
 def test_a_scan_that_was_interrupted_as_it_began_is_not_empty(
-    server: FakeBrokerServer, begin: Callable[[Any], object]
+    server: BrokerServer, begin: Callable[[Any], object]
 ) -> None:
     """V-03: it has not begun, or going on with it is an error."""
     is_interrupted = False
@@ -142,7 +142,7 @@ def test_a_scan_that_was_interrupted_as_it_began_is_not_empty(
         next(scan)
 
 
-def test_an_error_is_not_the_end_of_a_scan(server: FakeBrokerServer) -> None:
+def test_an_error_is_not_the_end_of_a_scan(server: BrokerServer) -> None:
     """V-03: nor is it for the iterator of a loop."""
 
     def refuse(raw: bytes) -> bytes:
@@ -163,7 +163,7 @@ def test_an_error_is_not_the_end_of_a_scan(server: FakeBrokerServer) -> None:
     assert no_consumers()
 
 
-def test_a_scan_is_not_used_inside_of_itself(server: FakeBrokerServer) -> None:
+def test_a_scan_is_not_used_inside_of_itself(server: BrokerServer) -> None:
     """V-03: by a callback, say; it goes on afterwards."""
     errors: list[IllegalStateError] = []
 
@@ -180,7 +180,7 @@ def test_a_scan_is_not_used_inside_of_itself(server: FakeBrokerServer) -> None:
     assert len(errors) > 2
 
 
-def test_what_interrupts_a_read_comes_out_of_it(server: FakeBrokerServer) -> None:
+def test_what_interrupts_a_read_comes_out_of_it(server: BrokerServer) -> None:
     """V-03: as it is, and no thread or connection is left while its traceback is kept."""
     calls = 0
 
@@ -219,8 +219,8 @@ def test_a_glob_leaves_out_topics_deleted_before_they_are_read() -> None:
         if any(topic.name == "t-gone" for topic in message.topics):
             cluster.topics.pop("t-gone", None)
 
-    cluster.faults.add(EditResponse(delete), api=Api.METADATA, times=None)
-    with FakeBrokerServer(cluster) as server:
+    cluster.faults.add(EditResponse(delete), api=ApiKey.METADATA, times=None)
+    with BrokerServer(cluster) as server:
         found = kfast.read_topic("t*", bootstrap_servers=server.bootstrap_servers)
         assert {tp: len(batch) for tp, batch in found.items()} == {T0: 10}
         cluster.create_topic("t-gone")
@@ -231,7 +231,7 @@ def test_a_glob_leaves_out_topics_deleted_before_they_are_read() -> None:
 # Consumers that were interrupted are left to the collector, as in a worker whose task fails.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_task_interrupted_anywhere_leaves_the_next_one_a_whole_range(
-    server: FakeBrokerServer,
+    server: BrokerServer,
 ) -> None:
     """V-13: the next task of the process, with the consumers that are kept for it."""
     kafka = {"bootstrap.servers": server.bootstrap_servers, "max.poll.records": "50"}

@@ -13,8 +13,8 @@ import kfast
 from kfast import KafkaConsumer, TopicPartition
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.errors import IllegalStateError, LogTruncationError
+from kfast.testing.cluster import FakeCluster
 from tests.end_to_end.stage import Stage, eventually
-from tests.fake_broker.cluster import FakeCluster
 from tests.unit.records.sample_records import build
 
 MakeStage = Callable[..., Stage]

@@ -22,19 +22,13 @@ import pytest
 import kfast
 from kfast import TopicPartition
 from kfast.errors import IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.fault_table import CONNECT
+from kfast.testing.faults import Delay, EditResponse, NeverAnswer, PartitionError, Trickle
+from kfast.testing.request_log import LoggedRequest, RequestLog
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import T0, T1, cluster_of, consumer, note, raised, read_until
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import (
-    Delay,
-    EditResponse,
-    NeverAnswer,
-    PartitionError,
-    Trickle,
-)
-from tests.fake_broker.faults import CONNECT
-from tests.fake_broker.releases import Api
-from tests.fake_broker.request_log import LoggedRequest, RequestLog
-from tests.fake_broker.server import FakeBrokerServer
 from tests.signals import signalled
 
 pytestmark = pytest.mark.usefixtures("nothing_is_printed")
@@ -42,12 +36,15 @@ pytestmark = pytest.mark.usefixtures("nothing_is_printed")
 
 # -- wakeup ----------------------------------------------------------------------------------------
 
-BLOCKING: dict[str, tuple[Api, Callable[[kfast.KafkaConsumer], object]]] = {
-    "poll": (Api.FETCH, lambda reader: reader.poll(timeout_ms=30_000)),
-    "position": (Api.LIST_OFFSETS, lambda reader: reader.position(T0, timeout_ms=30_000)),
-    "end_offsets": (Api.LIST_OFFSETS, lambda reader: reader.end_offsets([T0], timeout_ms=30_000)),
-    "topics": (Api.METADATA, lambda reader: reader.topics(timeout_ms=30_000)),
-    "iteration": (Api.FETCH, next),
+BLOCKING: dict[str, tuple[ApiKey, Callable[[kfast.KafkaConsumer], object]]] = {
+    "poll": (ApiKey.FETCH, lambda reader: reader.poll(timeout_ms=30_000)),
+    "position": (ApiKey.LIST_OFFSETS, lambda reader: reader.position(T0, timeout_ms=30_000)),
+    "end_offsets": (
+        ApiKey.LIST_OFFSETS,
+        lambda reader: reader.end_offsets([T0], timeout_ms=30_000),
+    ),
+    "topics": (ApiKey.METADATA, lambda reader: reader.topics(timeout_ms=30_000)),
+    "iteration": (ApiKey.FETCH, next),
 }
 
 
@@ -58,7 +55,7 @@ def test_wakeup_of_a_blocked_call(name: str) -> None:
     cluster = cluster_of(1)
     rule = cluster.faults.add(NeverAnswer(), api=api, times=None)
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, request_timeout_ms=1_000) as reader,
     ):
         reader.assign([T0])
@@ -79,10 +76,13 @@ def test_wakeup_of_a_blocked_call(name: str) -> None:
         assert read_until(reader, {T0: 10}) == {T0: list(range(10))}
 
 
-GIVEN_UP: dict[str, tuple[Api, Callable[[kfast.KafkaConsumer, int], object]]] = {
-    "end_offsets": (Api.LIST_OFFSETS, lambda reader, ms: reader.end_offsets([T0], timeout_ms=ms)),
+GIVEN_UP: dict[str, tuple[ApiKey, Callable[[kfast.KafkaConsumer, int], object]]] = {
+    "end_offsets": (
+        ApiKey.LIST_OFFSETS,
+        lambda reader, ms: reader.end_offsets([T0], timeout_ms=ms),
+    ),
     "partitions_for_topic": (
-        Api.METADATA,
+        ApiKey.METADATA,
         lambda reader, ms: reader.partitions_for_topic("t", timeout_ms=ms),
     ),
 }
@@ -99,12 +99,12 @@ def test_a_look_up_nobody_waits_for_ends(name: str, is_woken: bool) -> None:
         for topic in message.topics:
             for part in topic.partitions:
                 part.error_code = 5
-            if api is Api.METADATA:
+            if api is ApiKey.METADATA:
                 topic.error_code = 5
 
     cluster.faults.add(EditResponse(spoil), api=api, times=None)
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, retry_backoff_max_ms=40) as reader,
     ):
         reader.topics()
@@ -137,7 +137,7 @@ def _names_a_topic(request: object) -> bool:
 
 def test_wakeup_of_the_next_call() -> None:
     """L-03: it is remembered until a call can raise it, and no longer; close is exempt."""
-    with FakeBrokerServer(cluster_of(1)) as server:
+    with BrokerServer(cluster_of(1)) as server:
         with consumer(server.bootstrap_servers) as reader:
             reader.assign([T0])
             for call in (
@@ -159,7 +159,7 @@ def test_wakeups_all_the_time_lose_nothing() -> None:
     cluster = cluster_of(2, 200, batch_records=3)
     seen: dict[TopicPartition, list[int]] = {}
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, max_poll_records=7) as reader,
     ):
         reader.subscribe(["t"])
@@ -185,7 +185,7 @@ def test_wakeups_by_a_signal_handler_lose_nothing() -> None:
     pauses = (chance.uniform(0.0002, 0.003) for _ in itertools.count())
     wakeups = 0
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, max_poll_records=2) as reader,
         signalled(lambda *_: reader.wakeup(), pauses),
     ):
@@ -210,7 +210,7 @@ def test_wakeups_by_a_signal_handler_lose_nothing() -> None:
 # -- signals, forgotten consumers, processes -------------------------------------------------------
 
 
-def run(script: str, server: FakeBrokerServer, *options: str) -> subprocess.Popen[str]:
+def run(script: str, server: BrokerServer, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, *options, "-c", textwrap.dedent(script), server.bootstrap_servers],
         stdout=subprocess.PIPE,
@@ -246,13 +246,13 @@ def test_ctrl_c() -> None:
             print(len(reader.poll(timeout_ms=20_000)[tp]), flush=True)
     """
     cluster = cluster_of(1, 0)
-    cluster.faults.add(NeverAnswer(), api=Api.METADATA, where=_asks_for_all, times=None)
+    cluster.faults.add(NeverAnswer(), api=ApiKey.METADATA, where=_asks_for_all, times=None)
     took: dict[str, list[float]] = {"poll": [], "topics": []}
     is_blocked: dict[str, Callable[[RequestLog], bool]] = {
-        "poll": lambda log: bool(log.select(Api.FETCH)),
-        "topics": lambda log: bool(log.select(Api.METADATA, where=_asks_for_all)),
+        "poll": lambda log: bool(log.select(ApiKey.FETCH)),
+        "topics": lambda log: bool(log.select(ApiKey.METADATA, where=_asks_for_all)),
     }
-    with FakeBrokerServer(cluster) as server, run(script, server) as process:
+    with BrokerServer(cluster) as server, run(script, server) as process:
         try:
             assert process.stdout is not None
             for round_number in range(3):
@@ -289,7 +289,7 @@ def test_an_unclosed_consumer_does_not_hold_up_the_interpreter() -> None:
         )
         print(reader.poll(timeout_ms=20_000).count())
     """
-    with FakeBrokerServer(cluster_of(1)) as server:
+    with BrokerServer(cluster_of(1)) as server:
         process = run(script, server, "-W", "always::ResourceWarning")
         out, err = process.communicate(timeout=30)
     assert process.returncode == 0
@@ -300,7 +300,7 @@ def test_an_unclosed_consumer_does_not_hold_up_the_interpreter() -> None:
 def test_a_dead_network_thread_fails_every_call(caplog: pytest.LogCaptureFixture) -> None:
     """L-09: the waiting call and later ones, with the reason; close still works."""
     cluster = cluster_of(1)
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0])
         read_until(reader, {T0: 10})
 
@@ -332,7 +332,7 @@ def test_poll_zero_makes_progress() -> None:
     """L-10, B-08: each returns at once; together they read everything."""
     cluster = cluster_of(2, 50, batch_records=5)
     seen: dict[TopicPartition, list[int]] = {}
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.subscribe(["t"])
         deadline = time.monotonic() + 20
         while sum(map(len, seen.values())) < 100:
@@ -347,7 +347,7 @@ def test_poll_returns_as_soon_as_anything_is_there() -> None:
     cluster.create_topic("t", 2, leaders=[1, 2])
     cluster.append("t", 0, [b"a"] * 5)
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, fetch_max_wait_ms=25_000, max_poll_records=3) as reader,
     ):
         reader.subscribe(["t"])
@@ -361,7 +361,7 @@ def test_iteration_ends_after_consumer_timeout_ms() -> None:
     """L-10: StopIteration, and a later loop goes on."""
     cluster = cluster_of(1, 3)
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, consumer_timeout_ms=300) as reader,
     ):
         reader.subscribe(["t"])
@@ -377,7 +377,7 @@ def test_iteration_raises_errors() -> None:
     cluster.append("t", 0, [b"\xff"])
     seen: list[int] = []
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, value_deserializer=kfast.Utf8()) as reader,
     ):
         reader.subscribe(["t"])
@@ -389,8 +389,8 @@ def test_iteration_raises_errors() -> None:
 def test_time_outs_name_the_operation_and_what_is_missing() -> None:
     """E-06, N-20: retriable answers are retried inside; the connection serves the next call."""
     cluster = cluster_of(2)
-    rule = cluster.faults.add(PartitionError(5, "t", 1), api=Api.LIST_OFFSETS, times=None)
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    rule = cluster.faults.add(PartitionError(5, "t", 1), api=ApiKey.LIST_OFFSETS, times=None)
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         error, lines = raised(
             KafkaTimeoutError, lambda: reader.end_offsets([T0, T1], timeout_ms=300), within_ms=300
         )
@@ -405,9 +405,9 @@ def test_time_outs_name_the_operation_and_what_is_missing() -> None:
 def test_a_wait_given_up_leaves_the_connection_in_step() -> None:
     """N-20: late answers go to who asked, on the connection that was there."""
     cluster = cluster_of(1)
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         assert reader.beginning_offsets([T0]) == {T0: 0}
-        cluster.faults.add(Delay(400), api=Api.LIST_OFFSETS)
+        cluster.faults.add(Delay(400), api=ApiKey.LIST_OFFSETS)
         raised(KafkaTimeoutError, lambda: reader.end_offsets([T0], timeout_ms=100))
         made = cluster.connections_made
         assert reader.beginning_offsets([T0]) == {T0: 0}
@@ -419,10 +419,10 @@ def test_retriable_errors_never_leave_poll() -> None:
     """E-06: they cost time, nothing else."""
     cluster = cluster_of(1)
     for code in (3, 5, 6, 9, 56, 74, 75, 78, 100, 103):
-        cluster.faults.add(PartitionError(code), api=Api.FETCH)
+        cluster.faults.add(PartitionError(code), api=ApiKey.FETCH)
     seen: dict[TopicPartition, list[int]] = {}
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, retry_backoff_max_ms=40) as reader,
     ):
         reader.assign([T0])
@@ -445,9 +445,9 @@ def test_a_bad_broker_does_not_delay_the_others(fault: NeverAnswer | Trickle | D
     cluster.create_topic("t", 2, leaders=[1, 2])
     for partition in range(2):
         cluster.append("t", partition, [b"x"] * 30, batch_records=3)
-    rule = cluster.faults.add(fault, api=Api.FETCH, node=1, times=None)
+    rule = cluster.faults.add(fault, api=ApiKey.FETCH, node=1, times=None)
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, request_timeout_ms=600, fetch_max_wait_ms=100) as reader,
     ):
         reader.subscribe(["t"])
@@ -461,7 +461,7 @@ def test_dead_brokers_cost_no_processor_time(how: str) -> None:
     """N-17: waiting for brokers is no busy loop."""
     cluster = cluster_of(1)
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, reconnect_backoff_ms=50) as reader,
     ):
         reader.assign([T0])
@@ -482,7 +482,7 @@ def test_dead_brokers_cost_no_processor_time(how: str) -> None:
 def test_a_jump_of_the_wall_clock_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """N-19: every timer is monotonic."""
     cluster = cluster_of(1)
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0])
         read_until(reader, {T0: 10})
         made, real = cluster.connections_made, time.time
@@ -504,7 +504,7 @@ def test_health_is_readable() -> None:
     """L-11: connection, assignment, position, end and lag, without network."""
     cluster = cluster_of(1)
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, max_poll_records=4) as reader,
     ):
         reader.subscribe(["t"])
@@ -513,18 +513,18 @@ def test_health_is_readable() -> None:
         assert reader.poll(timeout_ms=10_000).count() == 4
         assert (reader.bootstrap_connected(), reader.assignment()) == (True, {T0})
         assert (reader.position(T0), reader.highwater(T0), reader.current_lag(T0)) == (4, 10, 6)
-        asked = len(cluster.requests.select(Api.LIST_OFFSETS))
+        asked = len(cluster.requests.select(ApiKey.LIST_OFFSETS))
         reader.pause(T0)
         assert (reader.paused(), reader.subscription()) == ({T0}, {"t"})
         cluster.stop_node(1)
         assert (reader.position(T0), reader.current_lag(T0)) == (4, 6)
-        assert len(cluster.requests.select(Api.LIST_OFFSETS)) == asked
+        assert len(cluster.requests.select(ApiKey.LIST_OFFSETS)) == asked
 
 
 def test_the_result_of_a_poll() -> None:
     """E-10: a mapping of partitions to records, safe when empty."""
     cluster = cluster_of()
-    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+    with BrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0])
         reader.pause(T0)
         nothing = reader.poll()
@@ -544,7 +544,7 @@ def test_the_result_of_a_poll_that_only_moves_on() -> None:
         writer.append([b"x"] * 4, producer_id=1, is_transactional=True)
         writer.end_transaction(1, committed=False)
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, isolation_level="read_committed") as reader,
     ):
         reader.assign([T0])

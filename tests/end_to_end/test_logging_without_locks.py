@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kfast import KafkaConsumer
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.faults import PartitionError
 from tests.end_to_end.stage import Stage, eventually, read
 from tests.end_to_end.virtual import T0, make_cluster, write
-from tests.fake_broker.fault_actions import PartitionError
-from tests.fake_broker.releases import Api
 
 MakeStage = Callable[..., Stage]
 
@@ -59,8 +59,8 @@ def test_nothing_is_logged_under_the_lock_of_the_subscription_state(
     read(reader, 20)
     if group_id is not None:
         reader.commit()
-    cluster.faults.add(PartitionError(-1), api=Api.FETCH)
-    cluster.faults.add(PartitionError(3), api=Api.FETCH)
+    cluster.faults.add(PartitionError(-1), api=ApiKey.FETCH)
+    cluster.faults.add(PartitionError(3), api=ApiKey.FETCH)
     write(cluster, 0, 5)
     read(reader, 5)
     cluster.move_leader("t", 0, 2, truncate_to=12)

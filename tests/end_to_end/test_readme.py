@@ -12,11 +12,11 @@ import pyarrow.parquet
 import pytest
 
 import kfast
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
 from tests.document_examples import examples
 from tests.end_to_end.groups import cluster_of, committed
 from tests.end_to_end.stage import Stage
-from tests.fake_broker.cluster import FakeCluster
-from tests.reference.batches import Record
 
 
 def run(code: str, stage: Stage, **names: Any) -> dict[str, Any]:

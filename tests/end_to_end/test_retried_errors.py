@@ -14,16 +14,16 @@ import pytest
 from kfast import KafkaConsumer, TopicPartition
 from kfast.consumer.retried_errors import NOTICE_MS
 from kfast.errors import ErrorCode, KafkaTimeoutError
+from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.fault_table import FaultRule
+from kfast.testing.faults import EditResponse, PartitionError, TopLevelError
 from tests.end_to_end.stage import Stage, error_of, eventually, read
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import EditResponse, PartitionError, TopLevelError
-from tests.fake_broker.faults import FaultRule
-from tests.fake_broker.releases import Api
 
 NO_NODE = -1
 T0 = TopicPartition("t", 0)
@@ -34,30 +34,30 @@ UNSTABLE = int(ErrorCode.UNSTABLE_OFFSET_COMMIT)
 CONSUMER = {"group_protocol": "consumer"}
 
 CASES: dict[str, tuple[int, int, dict[str, Any], str]] = {
-    "coordinator": (Api.FIND_COORDINATOR, UNAVAILABLE, {}, "COORDINATOR_NOT_AVAILABLE"),
+    "coordinator": (ApiKey.FIND_COORDINATOR, UNAVAILABLE, {}, "COORDINATOR_NOT_AVAILABLE"),
     "coordinator, consumer protocol": (
-        Api.FIND_COORDINATOR,
+        ApiKey.FIND_COORDINATOR,
         UNAVAILABLE,
         CONSUMER,
         "COORDINATOR_NOT_AVAILABLE",
     ),
-    "join": (Api.JOIN_GROUP, LOADING, {}, "COORDINATOR_LOAD_IN_PROGRESS"),
-    "join at another broker": (Api.JOIN_GROUP, UNAVAILABLE, {}, "COORDINATOR_NOT_AVAILABLE"),
-    "sync": (Api.SYNC_GROUP, LOADING, {}, "COORDINATOR_LOAD_IN_PROGRESS"),
+    "join": (ApiKey.JOIN_GROUP, LOADING, {}, "COORDINATOR_LOAD_IN_PROGRESS"),
+    "join at another broker": (ApiKey.JOIN_GROUP, UNAVAILABLE, {}, "COORDINATOR_NOT_AVAILABLE"),
+    "sync": (ApiKey.SYNC_GROUP, LOADING, {}, "COORDINATOR_LOAD_IN_PROGRESS"),
     "heartbeat": (
-        Api.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
         LOADING,
         CONSUMER,
         "COORDINATOR_LOAD_IN_PROGRESS",
     ),
-    "topic": (Api.METADATA, NO_LEADER, {"group_id": None}, "LEADER_NOT_AVAILABLE"),
+    "topic": (ApiKey.METADATA, NO_LEADER, {"group_id": None}, "LEADER_NOT_AVAILABLE"),
     "start positions": (
-        Api.LIST_OFFSETS,
+        ApiKey.LIST_OFFSETS,
         int(ErrorCode.NOT_LEADER_OR_FOLLOWER),
         {"group_id": None},
         "NOT_LEADER_OR_FOLLOWER",
     ),
-    "committed offsets": (Api.OFFSET_FETCH, LOADING, {}, "COORDINATOR_LOAD_IN_PROGRESS"),
+    "committed offsets": (ApiKey.OFFSET_FETCH, LOADING, {}, "COORDINATOR_LOAD_IN_PROGRESS"),
 }
 
 
@@ -73,7 +73,7 @@ def stage() -> Iterator[Stage]:
 
 
 def always(stage: Stage, api: int, code: int) -> FaultRule:
-    by_partition = {Api.METADATA, Api.LIST_OFFSETS}
+    by_partition = {ApiKey.METADATA, ApiKey.LIST_OFFSETS}
     fault = PartitionError(code) if api in by_partition else TopLevelError(code)
     return stage.cluster.faults.add(fault, api=api, times=None)
 
@@ -126,7 +126,7 @@ CALLS: dict[str, Callable[[KafkaConsumer], object]] = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_without_a_coordinator_says_so_and_what_to_do(stage: Stage, name: str) -> None:
     """Y-03: the usual cause is the replication factor of the offsets topic."""
-    always(stage, Api.FIND_COORDINATOR, UNAVAILABLE)
+    always(stage, ApiKey.FIND_COORDINATOR, UNAVAILABLE)
     consumer = stage.consumer()
     consumer.assign([T0])
     error = raised(lambda: CALLS[name](consumer))
@@ -138,7 +138,7 @@ def test_a_call_without_a_coordinator_says_so_and_what_to_do(stage: Stage, name:
 
 def test_a_consumer_that_reads_does_not_need_a_coordinator(stage: Stage) -> None:
     """Y-03: partitions assigned by hand with positions that were sought."""
-    always(stage, Api.FIND_COORDINATOR, UNAVAILABLE)
+    always(stage, ApiKey.FIND_COORDINATOR, UNAVAILABLE)
     consumer = stage.consumer(consumer_timeout_ms=400, auto_commit_interval_ms=50)
     consumer.assign([T0])
     consumer.seek(T0, 0)
@@ -150,8 +150,8 @@ def test_a_member_whose_coordinator_is_gone_goes_on_reading(stage: Stage) -> Non
     """Y-03: an end of the data is an end, and polls raise nothing."""
     consumer = stage.consumer("t", consumer_timeout_ms=400, heartbeat_interval_ms=50)
     assert len(list(consumer)) == 10
-    always(stage, Api.FIND_COORDINATOR, UNAVAILABLE)
-    always(stage, Api.HEARTBEAT, int(ErrorCode.NOT_COORDINATOR))
+    always(stage, ApiKey.FIND_COORDINATOR, UNAVAILABLE)
+    always(stage, ApiKey.HEARTBEAT, int(ErrorCode.NOT_COORDINATOR))
     eventually(lambda: consumer.health().problem is not None)
     stage.cluster.append("t", 0, [b"x"])
     assert len(list(consumer)) == 1
@@ -160,7 +160,7 @@ def test_a_member_whose_coordinator_is_gone_goes_on_reading(stage: Stage) -> Non
 
 def test_offsets_of_an_open_transaction_are_named(stage: Stage) -> None:
     """Y-06: they are waited for as long as the transaction is open."""
-    stage.cluster.faults.add(PartitionError(UNSTABLE), api=Api.OFFSET_FETCH, times=None)
+    stage.cluster.faults.add(PartitionError(UNSTABLE), api=ApiKey.OFFSET_FETCH, times=None)
     consumer = stage.consumer("t", consumer_timeout_ms=400)
     assert "UNSTABLE_OFFSET_COMMIT" in (raised(lambda: next(consumer)).cause or "")
 
@@ -188,7 +188,9 @@ def test_an_assignment_of_topics_without_a_name_is_reported(stage: Stage) -> Non
         if response.assignment is not None:
             response.assignment = Assignment([TopicPartitions(b"\x07" * 16, [0])])
 
-    stage.cluster.faults.add(EditResponse(reassign), api=Api.CONSUMER_GROUP_HEARTBEAT, times=None)
+    stage.cluster.faults.add(
+        EditResponse(reassign), api=ApiKey.CONSUMER_GROUP_HEARTBEAT, times=None
+    )
     consumer = stage.consumer("t", consumer_timeout_ms=600, **CONSUMER)
     error = raised(lambda: next(consumer))
     assert error.found == "07" * 16

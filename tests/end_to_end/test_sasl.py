@@ -24,12 +24,12 @@ from kfast.errors import (
     SaslAuthenticationError,
     UnsupportedSaslMechanismError,
 )
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import EditResponse, NeverAnswer, TopLevelError
+from kfast.testing.sasl import SaslListener
 from tests.end_to_end.stage import Stage, eventually, read
 from tests.end_to_end.virtual import make_cluster
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import EditResponse, NeverAnswer, TopLevelError
-from tests.fake_broker.releases import Api
-from tests.fake_broker.sasl import SaslListener
 from tests.promptness import PROMPT_S
 from tests.unit.security.tls.authority import ca_pem, server_context
 
@@ -123,7 +123,9 @@ def test_a_provider_that_hangs_delays_no_close() -> None:
     release.set()
 
 
-@pytest.mark.parametrize("api", [Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE])
+@pytest.mark.parametrize(
+    "api", [ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]
+)
 @pytest.mark.parametrize("nth", [1, 2])
 def test_close_waits_for_no_log_in(api: int, nth: int) -> None:
     """S-14, L-01: at each of its steps, and while a session is continued."""
@@ -409,4 +411,4 @@ def test_a_mechanism_that_is_not_there_is_raised_by_the_first_call() -> None:
             f"{stage.server.bootstrap_servers} offers PLAIN, OAUTHBEARER; "
             "you asked for SCRAM-SHA-256"
         )
-        assert [e.api_key for e in cluster.requests] == [Api.API_VERSIONS, Api.SASL_HANDSHAKE]
+        assert [e.api_key for e in cluster.requests] == [ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE]

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from kfast import cli
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from tests.fake_registry.server import FakeRegistry, fake_registry
-from tests.reference.batches import Record
 from tests.unit._native.framed_values import GUID, NAME, confluent
 
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[FakeBrokerServer]:
+def server() -> Iterator[BrokerServer]:
     """Serve "orders": 5 old records of id 9, then of ids 2 and 1, one of id 99, and others."""
     cluster = FakeCluster()
     cluster.create_topic("orders", 2)
@@ -31,7 +31,7 @@ def server() -> Iterator[FakeBrokerServer]:
     header = ((NAME.decode(), b"\x01" + GUID),)
     cluster.append("orders", 1, [Record(None, b"bare", header)])
     cluster.create_topic("empty")
-    with FakeBrokerServer(cluster) as running:
+    with BrokerServer(cluster) as running:
         yield running
 
 
@@ -45,7 +45,7 @@ def registry() -> Iterator[FakeRegistry]:
 
 @pytest.fixture
 def run(
-    server: FakeBrokerServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    server: BrokerServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Run:
     monkeypatch.delenv("SCHEMA_REGISTRY_URL", raising=False)
 
@@ -192,7 +192,7 @@ def test_the_columns_of_a_registered_schema(
 
 
 def test_json_is_looked_at_where_the_registry_has_no_columns(
-    run: Run, registry: FakeRegistry, server: FakeBrokerServer, monkeypatch: pytest.MonkeyPatch
+    run: Run, registry: FakeRegistry, server: BrokerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CL-210: nothing, or a JSON schema; and schema infer asks no registry."""
     monkeypatch.setenv("SCHEMA_REGISTRY_URL", registry.url)

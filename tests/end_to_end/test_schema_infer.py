@@ -10,9 +10,9 @@ import pytest
 
 import kfast
 from kfast import cli
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
-from tests.reference.batches import Record
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 
 Said = tuple[int, str, str]
 ROWS: list[Any] = [
@@ -23,7 +23,7 @@ ROWS: list[Any] = [
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[FakeBrokerServer]:
+def server() -> Iterator[BrokerServer]:
     """Serve "trades" with documents, "broken" with other values, and "empty"."""
     cluster = FakeCluster(1)
     for topic in ("trades", "broken", "empty"):
@@ -31,12 +31,12 @@ def server() -> Iterator[FakeBrokerServer]:
     values = [json.dumps(row).encode() for row in ROWS]
     cluster.append("trades", 0, [Record(b'"k"', value) for value in [*values, b"{"]])
     cluster.append("broken", 0, [Record(b"k", b"no json")])
-    with FakeBrokerServer(cluster) as running:
+    with BrokerServer(cluster) as running:
         yield running
 
 
 @pytest.fixture
-def run(server: FakeBrokerServer, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+def run(server: BrokerServer, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     def said(*words: str) -> Said:
         status = cli.main(["-b", server.bootstrap_servers, *words])
         printed = capfd.readouterr()
@@ -89,7 +89,7 @@ def test_nothing_to_infer(run: Callable[..., Said]) -> None:
 
 
 def test_names_of_members_move_no_cursor(
-    server: FakeBrokerServer, run: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    server: BrokerServer, run: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CL-38: a terminal gets escapes, a pipe the names."""
     name = "\x1b[31m\x9b\u202e\x07"

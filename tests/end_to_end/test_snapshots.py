@@ -11,6 +11,10 @@ import pytest
 
 from kfast import ConsumerGroupMetadata, KafkaConsumer, TopicPartition
 from kfast.errors import IllegalStateError, KafkaConnectionError
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import Delay
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import (
     HOST,
     T0,
@@ -21,10 +25,6 @@ from tests.end_to_end.errors_support import (
     raised,
     read_until,
 )
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import Delay
-from tests.fake_broker.releases import Api
-from tests.fake_broker.server import FakeBrokerServer
 
 SNAPSHOTS: dict[str, Callable[[KafkaConsumer], object]] = {
     "assignment": lambda reader: reader.assignment(),
@@ -71,7 +71,7 @@ def test_any_thread_reads_them_while_another_one_is_inside_of_a_poll() -> None:
     """L-12: also while the locks between the threads of a consumer are taken."""
     cluster = cluster_of(1)
     with (
-        FakeBrokerServer(cluster) as server,
+        BrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, group_id="g") as reader,
     ):
         reader.assign([T0])
@@ -119,8 +119,8 @@ def test_the_line_of_a_member(protocol: str) -> None:
     cluster.create_topic("t", 2)
     cluster.create_topic("u", 1)
     cluster.append("t", 0, [b"x"] * 1204)
-    cluster.faults.add(Delay(300), api=Api.FIND_COORDINATOR, times=1)
-    with FakeBrokerServer(cluster) as server:
+    cluster.faults.add(Delay(300), api=ApiKey.FIND_COORDINATOR, times=1)
+    with BrokerServer(cluster) as server:
         address = server.bootstrap_servers
         with consumer(
             address,

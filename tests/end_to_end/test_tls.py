@@ -18,12 +18,13 @@ import pytest
 
 from kfast import KafkaConsumer, TopicPartition
 from kfast.errors import KafkaConnectionError, SslAuthenticationError
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import Drop
 from tests.end_to_end.errors_support import cluster_of
 from tests.end_to_end.stage import Stage, eventually, offsets, read
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import Drop, Split
 from tests.imported_modules import READ, among, last_line_of
 from tests.promptness import PROMPT_S
+from tests.simulation.wire_faults import Split
 from tests.unit.network.serving import serving
 from tests.unit.security.tls.authority import (
     authority,

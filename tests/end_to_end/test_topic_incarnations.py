@@ -20,15 +20,15 @@ from kfast import (
     transactions,
 )
 from kfast.errors import UnknownTopicOrPartitionError
+from kfast.protocol.api_keys import ApiKey
 from kfast.table.group_commits import GroupCommits
 from kfast.table.topic_ids import id_text
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.groups.committed_offsets import Committed
 from kfast.types import OffsetOfTopic, format_uuid, topic_id_of
 from tests.end_to_end.groups import GROUP, PROTOCOLS, cluster_of, committed, member
 from tests.end_to_end.stage import Stage, eventually, offsets, read
 from tests.end_to_end.virtual import make_cluster
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.committed_offsets import Committed
-from tests.fake_broker.releases import Api
 
 MakeStage = Callable[..., Stage]
 Log = pytest.LogCaptureFixture
@@ -155,9 +155,9 @@ def test_what_was_read_of_a_topic_that_is_gone_is_not_committed_by_its_name(
         return "t" not in metadata.cluster.topics
 
     eventually(has_noticed)
-    before = len(cluster.requests.select(Api.OFFSET_COMMIT))
+    before = len(cluster.requests.select(ApiKey.OFFSET_COMMIT))
     consumer.close()
-    for request in cluster.requests.select(Api.OFFSET_COMMIT)[before:]:
+    for request in cluster.requests.select(ApiKey.OFFSET_COMMIT)[before:]:
         for topic in request.message.topics:
             assert (topic.name, topic.topic_id) not in {("t", bytes(16)), ("", former)}
     assert TopicPartition("t", 0) not in cluster.groups.committed(GROUP)

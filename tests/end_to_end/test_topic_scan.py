@@ -22,10 +22,10 @@ from kfast.errors import (
     InvalidTopicError,
     UnknownTopicOrPartitionError,
 )
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from kfast.topic_scan import GROUP_ROWS
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
-from tests.reference.batches import Record
 
 pytestmark = pytest.mark.usefixtures("nothing_is_printed")
 
@@ -34,7 +34,7 @@ TOPICS = ("orders-a", "orders-b", "refunds", "offsets")
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[FakeBrokerServer]:
+def server() -> Iterator[BrokerServer]:
     """Serve topics of two partitions with three records each, and one without records."""
     cluster = FakeCluster(1)
     for topic in (*TOPICS, "empty"):
@@ -46,11 +46,11 @@ def server() -> Iterator[FakeBrokerServer]:
                 for n in range(ROWS)
             ]
             cluster.append(topic, partition, records, batch_records=1)
-    with FakeBrokerServer(cluster) as running:
+    with BrokerServer(cluster) as running:
         yield running
 
 
-def scan(server: FakeBrokerServer, *topics: Any, **settings: Any) -> kfast.TopicScan:
+def scan(server: BrokerServer, *topics: Any, **settings: Any) -> kfast.TopicScan:
     return kfast.scan_topic(*topics, bootstrap_servers=server.bootstrap_servers, **settings)
 
 
@@ -79,7 +79,7 @@ A1 = TopicPartition("orders-a", 1)
     ],
 )
 def test_topics_are_names_lists_globs_and_partitions(
-    server: FakeBrokerServer, topics: tuple[Any, ...], expected: set[TopicPartition]
+    server: BrokerServer, topics: tuple[Any, ...], expected: set[TopicPartition]
 ) -> None:
     """CL-105"""
     found = kfast.read_topic(*topics, bootstrap_servers=server.bootstrap_servers)
@@ -87,7 +87,7 @@ def test_topics_are_names_lists_globs_and_partitions(
     assert found.count() == ROWS * len(expected)
 
 
-def test_bounds_of_several_topics_have_partitions_as_keys(server: FakeBrokerServer) -> None:
+def test_bounds_of_several_topics_have_partitions_as_keys(server: BrokerServer) -> None:
     """CL-105"""
     servers: dict[str, Any] = {"bootstrap_servers": server.bootstrap_servers}
     found = kfast.read_topic("orders-a", "refunds", start={A1: 2}, **servers)
@@ -99,7 +99,7 @@ def test_bounds_of_several_topics_have_partitions_as_keys(server: FakeBrokerServ
     assert kfast.read_topic("orders-a", start={1: 2}, **servers).count() == ROWS + 1
 
 
-def test_what_no_topic_matches_is_an_error(server: FakeBrokerServer) -> None:
+def test_what_no_topic_matches_is_an_error(server: BrokerServer) -> None:
     """CL-105"""
     with pytest.raises(UnknownTopicOrPartitionError, match=r'matches "order-[*]"'):
         list(scan(server, "order-*"))
@@ -112,7 +112,7 @@ def test_what_no_topic_matches_is_an_error(server: FakeBrokerServer) -> None:
         scan(server, "a b")
 
 
-def test_settings_may_be_a_mapping(server: FakeBrokerServer) -> None:
+def test_settings_may_be_a_mapping(server: BrokerServer) -> None:
     """CL-105: as of load_config()."""
     config = {"bootstrap.servers": server.bootstrap_servers}
     assert kfast.read_topic("refunds", config=config).count() == 2 * ROWS
@@ -121,7 +121,7 @@ def test_settings_may_be_a_mapping(server: FakeBrokerServer) -> None:
 # --- one pass -------------------------------------------------------------------------------------
 
 
-def test_nothing_is_read_before_the_first_use(server: FakeBrokerServer) -> None:
+def test_nothing_is_read_before_the_first_use(server: BrokerServer) -> None:
     """CL-106: settings, topics and columns are checked at once."""
     before = len(server.cluster.requests)
     made = scan(server, "refunds")
@@ -133,7 +133,7 @@ def test_nothing_is_read_before_the_first_use(server: FakeBrokerServer) -> None:
             scan(server, "t", **settings)
 
 
-def test_a_scan_is_one_pass(server: FakeBrokerServer) -> None:
+def test_a_scan_is_one_pass(server: BrokerServer) -> None:
     """CL-106"""
     made = scan(server, "refunds")
     assert sum(len(batch) for batch in made) == 2 * ROWS
@@ -148,7 +148,7 @@ def test_a_scan_is_one_pass(server: FakeBrokerServer) -> None:
         iter(closed)
 
 
-def test_a_pass_begun_by_next_goes_on_in_a_loop(server: FakeBrokerServer) -> None:
+def test_a_pass_begun_by_next_goes_on_in_a_loop(server: BrokerServer) -> None:
     """CL-106"""
     made = scan(server, "refunds", max_poll_records=1)
     first = next(made)
@@ -160,7 +160,7 @@ def consumers() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name.startswith("kfast-network")]
 
 
-def test_leaving_the_loop_ends_the_scan(server: FakeBrokerServer) -> None:
+def test_leaving_the_loop_ends_the_scan(server: BrokerServer) -> None:
     """CL-106: so do the end of a with statement, and close()."""
     made = scan(server, "refunds", max_poll_records=1)
     for _batch in made:
@@ -182,7 +182,7 @@ COLUMNS = [
 ]
 
 
-def read(server: FakeBrokerServer, *topics: str, **settings: Any) -> pa.Table:
+def read(server: BrokerServer, *topics: str, **settings: Any) -> pa.Table:
     """Return the same records by way of read_topic."""
     servers = server.bootstrap_servers
     return kfast.read_topic(*topics, bootstrap_servers=servers, **settings).to_arrow()
@@ -193,7 +193,7 @@ def rows(table: pa.Table) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda row: tuple(row[name] for name in names))
 
 
-def test_a_scan_is_an_arrow_stream_with_the_columns_of_a_read(server: FakeBrokerServer) -> None:
+def test_a_scan_is_an_arrow_stream_with_the_columns_of_a_read(server: BrokerServer) -> None:
     """CL-107: small batches of partitions are joined."""
     table = pa.table(scan(server, "orders-*", max_poll_records=1))
     assert table.column_names == COLUMNS
@@ -213,7 +213,7 @@ def test_batches_have_as_many_rows_as_said() -> None:
             cluster.append("many", partition, [b"x"] * 10_000)
     for _ in range(20):
         cluster.append("large", 0, [b"x" * 1_000_000])
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         reader = pa.RecordBatchReader.from_stream(scan(server, "many", max_poll_records=7_000))
         sizes = [batch.num_rows for batch in reader]
         assert sum(sizes) == 120_000
@@ -222,7 +222,7 @@ def test_batches_have_as_many_rows_as_said() -> None:
         assert [batch.num_rows for batch in large] == [17, 3]
 
 
-def test_other_libraries_read_a_scan(server: FakeBrokerServer, tmp_path: Path) -> None:
+def test_other_libraries_read_a_scan(server: BrokerServer, tmp_path: Path) -> None:
     """CL-107: DuckDB, polars, Delta and Parquet, with a text deserializer."""
     import duckdb  # noqa: PLC0415 - reports leaks of its own at exit if imported for all tests
 
@@ -242,7 +242,7 @@ def test_other_libraries_read_a_scan(server: FakeBrokerServer, tmp_path: Path) -
     assert pa.dataset.dataset(tmp_path / "parquet").count_rows() == 2 * ROWS
 
 
-def test_the_schema_is_known_before_and_after(server: FakeBrokerServer) -> None:
+def test_the_schema_is_known_before_and_after(server: BrokerServer) -> None:
     """CL-107"""
     made = scan(server, "refunds", value_deserializer=kfast.Utf8(), columns=["value"])
     assert repr(made) == "<TopicScan: new>"
@@ -253,7 +253,7 @@ def test_the_schema_is_known_before_and_after(server: FakeBrokerServer) -> None:
 
 
 def test_the_schema_of_what_callables_make_is_that_of_the_first_records(
-    server: FakeBrokerServer,
+    server: BrokerServer,
 ) -> None:
     """CL-107: so reading it begins the pass, and no record is lost."""
     made = scan(server, "refunds", value_deserializer=lambda raw: {"n": len(raw)})
@@ -265,7 +265,7 @@ def test_the_schema_of_what_callables_make_is_that_of_the_first_records(
 
 @pytest.mark.parametrize("columns", [None, ["value"]])
 def test_a_stream_without_records_keeps_its_schema(
-    server: FakeBrokerServer, columns: list[str] | None
+    server: BrokerServer, columns: list[str] | None
 ) -> None:
     """CL-107, B-14: in Arrow, polars, pandas, NumPy and Parquet."""
     settings: dict[str, Any] = {"value_deserializer": kfast.Int64(), "columns": columns}
@@ -280,7 +280,7 @@ def test_a_stream_without_records_keeps_its_schema(
     assert nothing.to_polars().schema["value"] == pl.Int64
 
 
-def test_an_error_in_the_middle_of_a_stream_is_shown(server: FakeBrokerServer) -> None:
+def test_an_error_in_the_middle_of_a_stream_is_shown(server: BrokerServer) -> None:
     """CL-107: one before the first batch is the exception itself."""
     with pytest.raises(UnknownTopicOrPartitionError):
         pa.table(scan(server, "order"))

@@ -20,13 +20,14 @@ from kfast.deserializers.protobuf import Protobuf
 from kfast.deserializers.typed import NO_LIMIT
 from kfast.errors import DeserializationError, SchemaRegistryError
 from kfast.registry.registered_schema import KeyKind, RegisteredSchema, SchemaAnswers, SchemaKey
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
 from kfast.types import TopicPartition
 from tests.end_to_end.stage import Stage
 from tests.end_to_end.virtual import make_cluster
-from tests.fake_broker.cluster import FakeCluster
 from tests.fake_registry.server import FakeRegistry, answer
-from tests.reference.batches import Record
 from tests.reference.compression import Codec
+from tests.simulation.old_formats import append_batch
 from tests.unit.deserializers.sample_format import Lines
 
 MakeStage = Callable[..., Stage]
@@ -173,7 +174,7 @@ def test_offsets_that_have_no_row(
     with cluster.writing("t", 0) as writer:
         for turn in range(6):
             codec = Codec.ZSTD if turn % 2 else Codec.NONE
-            writer.append(records(range(turn, 11, 2)), codec=codec)
+            append_batch(writer, records(range(turn, 11, 2)), codec=codec)
             aborted = records(range(4), are_read=False)
             writer.append(aborted, producer_id=1, is_transactional=True)
             writer.append_emptied(3)

@@ -15,26 +15,23 @@ from typing import Any
 import pytest
 
 from kfast.errors import KafkaError, ProtocolError, RecordTooLargeError
-from kfast.types import TopicPartition
-from tests.end_to_end.virtual import describe, is_at_end, make_cluster, value, write
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import (
-    Answer,
-    ClaimFrameSize,
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.fault_table import CONNECT, Fault
+from kfast.testing.faults import (
     Delay,
     Drop,
     DropMidRequest,
-    Fault,
     NeverAnswer,
     PartitionError,
-    Split,
     Throttle,
     TopLevelError,
-    TruncateBody,
-    WrongCorrelationId,
 )
-from tests.fake_broker.faults import CONNECT
-from tests.fake_broker.fetch_faults import (
+from kfast.testing.releases import RELEASE_NAMES
+from kfast.types import TopicPartition
+from tests.end_to_end.virtual import describe, is_at_end, make_cluster, value, write
+from tests.simulation.loopback_consumer import LoopbackConsumer
+from tests.simulation.partition_faults import (
     DuplicatePartition,
     EditRecords,
     OmitPartition,
@@ -42,8 +39,13 @@ from tests.fake_broker.fetch_faults import (
     UnaskedTopic,
     batch_positions,
 )
-from tests.fake_broker.loopback_consumer import LoopbackConsumer
-from tests.fake_broker.releases import RELEASE_NAMES, Api
+from tests.simulation.wire_faults import (
+    Answer,
+    ClaimFrameSize,
+    Split,
+    TruncateBody,
+    WrongCorrelationId,
+)
 from tests.soaking import soaking
 
 SEEDS = soaking(50, 1_000)
@@ -87,12 +89,14 @@ def random_fault(rng: random.Random) -> tuple[Fault, int | None]:
     lookups: list[Fault] = [PartitionError(rng.choice(RETRIABLE), "t", partition)]
     kind = rng.randrange(10)
     if kind < 4:
-        apis = [None, Api.FETCH, Api.METADATA, Api.API_VERSIONS, Api.LIST_OFFSETS]
+        apis = [None, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.LIST_OFFSETS]
         return rng.choice(any_api), rng.choice(apis)
     if kind < 8:
-        return rng.choice(fetch), Api.FETCH
+        return rng.choice(fetch), ApiKey.FETCH
     if kind < 9:
-        return rng.choice(lookups), rng.choice([Api.LIST_OFFSETS, Api.OFFSET_FOR_LEADER_EPOCH])
+        return rng.choice(lookups), rng.choice(
+            [ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH]
+        )
     return Drop(), CONNECT
 
 

@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 
 from kfast.errors import KafkaError
+from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.messages.fetch import FetchRequest
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.fault_table import Fault
+from kfast.testing.faults import (
+    Drop,
+    DropMidRequest,
+    EditResponse,
+    NeverAnswer,
+    Throttle,
+    TopLevelError,
+    Trickle,
+)
 from kfast.types import TopicPartition
 from tests.end_to_end.virtual import (
     T0,
@@ -21,30 +33,20 @@ from tests.end_to_end.virtual import (
     read_all,
     write,
 )
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import (
-    Answer,
-    ClaimFrameSize,
-    Drop,
-    DropMidRequest,
-    EditResponse,
-    Fault,
-    FlipByte,
-    NeverAnswer,
-    Throttle,
-    TopLevelError,
-    Trickle,
-    TruncateBody,
-    WrongCorrelationId,
-)
-from tests.fake_broker.fetch_faults import (
+from tests.simulation.loopback_consumer import LoopbackConsumer
+from tests.simulation.partition_faults import (
     DuplicatePartition,
     OmitPartition,
     UnaskedPartition,
     UnaskedTopic,
 )
-from tests.fake_broker.loopback_consumer import LoopbackConsumer
-from tests.fake_broker.releases import Api
+from tests.simulation.wire_faults import (
+    Answer,
+    ClaimFrameSize,
+    FlipByte,
+    TruncateBody,
+    WrongCorrelationId,
+)
 
 
 def reading(cluster: FakeCluster, **configs: Any) -> LoopbackConsumer:
@@ -78,7 +80,7 @@ def test_a_broken_fetch_answer_costs_nothing_but_time(what: str) -> None:
     """N-04, N-18, D-21: the connection is dropped, nothing is lost or repeated."""
     cluster = make_cluster(nodes=1)
     consumer = reading(cluster)
-    cluster.faults.add(BREAKING[what], api=Api.FETCH)
+    cluster.faults.add(BREAKING[what], api=ApiKey.FETCH)
     write(cluster, 0, 30, batch_records=10)
     start = consumer.clock.now
     rows = consumer_take_through_errors(consumer, 30)
@@ -100,9 +102,9 @@ def consumer_take_through_errors(consumer: LoopbackConsumer, count: int) -> list
     return found
 
 
-@pytest.mark.parametrize("api", [Api.API_VERSIONS, Api.METADATA, Api.LIST_OFFSETS])
+@pytest.mark.parametrize("api", [ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.LIST_OFFSETS])
 @pytest.mark.parametrize("what", [what for what in BREAKING if "count" not in what])
-def test_broken_answers_on_the_way_to_the_first_record(what: str, api: Api) -> None:
+def test_broken_answers_on_the_way_to_the_first_record(what: str, api: ApiKey) -> None:
     """N-04, N-18: every step of the start may break and is taken again."""
     cluster = make_cluster(nodes=1)
     cluster.faults.add(BREAKING[what], api=api, times=2)
@@ -115,7 +117,7 @@ def test_a_request_without_answer_ends_its_connection() -> None:
     """N-05: after request_timeout_ms the connection is closed and everything is asked again."""
     cluster = make_cluster(nodes=1)
     consumer = reading(cluster, request_timeout_ms=5_000)
-    cluster.faults.add(NeverAnswer(), api=Api.FETCH)
+    cluster.faults.add(NeverAnswer(), api=ApiKey.FETCH)
     consumer.run(600)
     before = cluster.connections_made
     write(cluster, 0, 10)
@@ -129,7 +131,7 @@ def test_a_trickling_broker_is_left_without_a_busy_loop() -> None:
     """N-17: one byte per second is as good as no answer."""
     cluster = make_cluster(nodes=1)
     consumer = reading(cluster, request_timeout_ms=20_000)
-    cluster.faults.add(Trickle(), api=Api.FETCH)
+    cluster.faults.add(Trickle(), api=ApiKey.FETCH)
     write(cluster, 0, 10)
     consumer.network.selects = 0
     assert offsets(consumer.take(10, timeout_ms=60_000)) == list(range(20, 30))
@@ -139,7 +141,7 @@ def test_a_trickling_broker_is_left_without_a_busy_loop() -> None:
 def test_a_slow_broker_does_not_hold_up_the_others() -> None:
     """F-22: records of the other broker come while one does not answer."""
     cluster = make_cluster(nodes=2, partitions=2, leaders=[1, 2])
-    cluster.faults.add(NeverAnswer(), api=Api.FETCH, node=1, times=None)
+    cluster.faults.add(NeverAnswer(), api=ApiKey.FETCH, node=1, times=None)
     consumer = LoopbackConsumer(cluster)
     consumer.subscribe("t")
     start = consumer.clock.now
@@ -187,13 +189,13 @@ def test_a_rolling_bounce_of_all_brokers() -> None:
     rows = consumer.take(1_200, timeout_ms=60_000)
     for partition in range(3):
         assert offsets(rows, TopicPartition("t", partition)) == list(range(400))
-    assert len(cluster.requests.select(Api.LIST_OFFSETS)) <= 6
+    assert len(cluster.requests.select(ApiKey.LIST_OFFSETS)) <= 6
 
 
 def test_a_killed_broker_mid_response() -> None:
     """N-18: the part of an answer that came is dropped with its connection."""
     cluster = make_cluster(nodes=2, leaders=[1], records=2_000, batch_records=50)
-    cluster.faults.add(Drop(20_000, is_reset=True), api=Api.FETCH)
+    cluster.faults.add(Drop(20_000, is_reset=True), api=ApiKey.FETCH)
     consumer = LoopbackConsumer(cluster)
     consumer.assign(T0)
     assert offsets(read_all(consumer)) == list(range(2_000))
@@ -235,7 +237,7 @@ def test_throttling_mutes_one_node_only() -> None:
     consumer = LoopbackConsumer(cluster)
     consumer.subscribe("t")
     read_all(consumer)
-    cluster.faults.add(Throttle(5_000), api=Api.FETCH, node=1)
+    cluster.faults.add(Throttle(5_000), api=ApiKey.FETCH, node=1)
     consumer.run(1_100)  # one that is under way already is answered as before
     cluster.requests.clear()
     start = consumer.clock.now
@@ -252,7 +254,7 @@ def test_an_empty_throttled_answer_is_waited_out() -> None:
     """F-24: a quota answer without partitions is no error; absurd times are clamped."""
     cluster = make_cluster(nodes=1)
     consumer = reading(cluster)
-    cluster.faults.add(Throttle(700, is_empty=True), api=Api.FETCH)
+    cluster.faults.add(Throttle(700, is_empty=True), api=ApiKey.FETCH)
     consumer.run(600)
     write(cluster, 0, 5)
     start = consumer.clock.now
@@ -262,7 +264,7 @@ def test_an_empty_throttled_answer_is_waited_out() -> None:
     def forever(response: Any, _: object) -> None:
         response.throttle_time_ms = 0x7FFFFFFF
 
-    cluster.faults.add(EditResponse(forever), api=Api.FETCH)
+    cluster.faults.add(EditResponse(forever), api=ApiKey.FETCH)
     consumer.run(600)
     write(cluster, 0, 5)
     assert offsets(consumer.take(5, timeout_ms=600_000)) == list(range(25, 30))
@@ -277,7 +279,7 @@ def test_session_errors_start_the_session_again(code: int) -> None:
     cluster = make_cluster(nodes=1)
     consumer = reading(cluster)
     consumer.run(1_000)
-    cluster.faults.add(TopLevelError(code), api=Api.FETCH)
+    cluster.faults.add(TopLevelError(code), api=ApiKey.FETCH)
     cluster.requests.clear()
     write(cluster, 0, 10)
     assert offsets(consumer.take(10)) == list(range(20, 30))
@@ -381,7 +383,7 @@ IMPOSSIBLE: dict[str, Fault] = {
 def test_partitions_repeated_missing_or_unasked_for(what: str, nth: int) -> None:
     """D-26: impossible replies neither deliver anything wrong nor lose anything."""
     cluster = make_cluster(nodes=1, partitions=2, records=60, batch_records=5)
-    cluster.faults.add(IMPOSSIBLE[what], api=Api.FETCH, nth=nth, times=3)
+    cluster.faults.add(IMPOSSIBLE[what], api=ApiKey.FETCH, nth=nth, times=3)
     consumer = LoopbackConsumer(cluster, max_partition_fetch_bytes=600)
     consumer.subscribe("t")
     found = read_all(consumer)
@@ -450,7 +452,7 @@ def test_a_broker_asking_for_a_rebootstrap() -> None:
     """M-10: Metadata error 129 leads back to bootstrap_servers, and reading goes on."""
     cluster = make_cluster(nodes=1)
     consumer = reading(cluster, metadata_max_age_ms=1_000)
-    cluster.faults.add(TopLevelError(129), api=Api.METADATA)
+    cluster.faults.add(TopLevelError(129), api=ApiKey.METADATA)
     before = cluster.connections_made
     consumer.run(3_000)
     assert cluster.connections_made > before
@@ -462,15 +464,15 @@ def test_refused_version_requests_are_asked_again_lower() -> None:
     """N-02: error 35 is read as version 0; a closed connection falls back to version 0."""
     for release in ("2.1", "2.8", "4.3"):
         cluster = make_cluster(nodes=1, release=release)
-        cluster.faults.add(TopLevelError(35), api=Api.API_VERSIONS)
+        cluster.faults.add(TopLevelError(35), api=ApiKey.API_VERSIONS)
         consumer = LoopbackConsumer(cluster)
         consumer.assign(T0)
         assert offsets(consumer.take(20)) == list(range(20))
     cluster = make_cluster(nodes=1)
     cluster.faults.add(
-        Drop(), api=Api.API_VERSIONS, times=None, where=lambda entry: entry.version >= 3
+        Drop(), api=ApiKey.API_VERSIONS, times=None, where=lambda entry: entry.version >= 3
     )
     consumer = LoopbackConsumer(cluster)
     consumer.assign(T0)
     assert offsets(consumer.take(20)) == list(range(20))
-    assert 0 in {entry.version for entry in cluster.requests.select(Api.API_VERSIONS)}
+    assert 0 in {entry.version for entry in cluster.requests.select(ApiKey.API_VERSIONS)}

@@ -9,10 +9,10 @@ import pytest
 from kfast.consumer.group.kip848.membership import ConsumerMembership
 from kfast.consumer.group.membership import RebalanceKind
 from kfast.errors import GroupMaxSizeReachedError, UnsupportedVersionError
+from kfast.testing.cluster import FakeCluster
 from kfast.types import SubscriptionPattern, TopicPartition
 from tests.end_to_end.virtual import make_cluster, write
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.loopback_group import LoopbackGroup, LoopbackMember
+from tests.simulation.loopback_group import LoopbackGroup, LoopbackMember
 
 PARTITIONS = 6
 RECORDS = 20

@@ -15,14 +15,15 @@ from typing import Any
 
 import pytest
 
+from kfast.protocol.api_keys import ApiKey
 from kfast.settings.offset_reset import OffsetResetStrategy
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import Delay, Drop, PartitionError, TopLevelError
 from kfast.types import TopicPartition
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import Delay, Drop, PartitionError, TopLevelError
-from tests.fake_broker.loopback_consumer import LoopbackConsumer
-from tests.fake_broker.releases import Api
-from tests.reference.batches import Record
 from tests.reference.compression import Codec
+from tests.simulation.loopback_consumer import LoopbackConsumer
+from tests.simulation.old_formats import append_batch
 
 SEEDS = 60
 STEPS = 150
@@ -70,11 +71,11 @@ def produce(rng: random.Random, cluster: FakeCluster, model: Model) -> None:
         gaps = [1 + (rng.random() < 0.2) for _ in range(count)]
         deltas = [sum(gaps[:n]) for n in range(count)]
         records = [Record(value=b"v", offset_delta=delta) for delta in deltas]
-        (batch,) = writer.append(records, **settings)
+        base_offset = append_batch(writer, records, **settings).start
         if kind <= 3:
             writer.end_transaction(kind, committed=kind == 2)
         if kind != 3:
-            model.visible[tp].extend(batch.base_offset + delta for delta in deltas)
+            model.visible[tp].extend(base_offset + delta for delta in deltas)
 
 
 def disturb(rng: random.Random, cluster: FakeCluster) -> None:
@@ -85,11 +86,11 @@ def disturb(rng: random.Random, cluster: FakeCluster) -> None:
         partial(cluster.move_leader, tp.topic, tp.partition, node),
         partial(cluster.close_connections, node),
         partial(cluster.sessions(node).evict),
-        partial(cluster.faults.add, Drop(rng.randrange(300)), api=Api.FETCH),
-        partial(cluster.faults.add, Delay(rng.randrange(400)), api=Api.FETCH),
-        partial(cluster.faults.add, Delay(rng.randrange(400)), api=Api.LIST_OFFSETS),
-        partial(cluster.faults.add, PartitionError(6), api=Api.FETCH),
-        partial(cluster.faults.add, TopLevelError(71), api=Api.FETCH),
+        partial(cluster.faults.add, Drop(rng.randrange(300)), api=ApiKey.FETCH),
+        partial(cluster.faults.add, Delay(rng.randrange(400)), api=ApiKey.FETCH),
+        partial(cluster.faults.add, Delay(rng.randrange(400)), api=ApiKey.LIST_OFFSETS),
+        partial(cluster.faults.add, PartitionError(6), api=ApiKey.FETCH),
+        partial(cluster.faults.add, TopLevelError(71), api=ApiKey.FETCH),
     ]
     rng.choice(steps)()
 

@@ -8,7 +8,11 @@ from functools import partial
 import pytest
 
 from kfast.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError
+from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import EditResponse, NeverAnswer, PartitionError
+from kfast.testing.topology import ReplicaView
 from kfast.types import TopicPartition
 from tests.end_to_end.virtual import (
     T0,
@@ -18,11 +22,7 @@ from tests.end_to_end.virtual import (
     read_all,
     write,
 )
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import EditResponse, NeverAnswer, PartitionError
-from tests.fake_broker.loopback_consumer import LoopbackConsumer
-from tests.fake_broker.releases import Api
-from tests.fake_broker.topology import ReplicaView
+from tests.simulation.loopback_consumer import LoopbackConsumer
 
 
 def reading(cluster: FakeCluster, **configs: object) -> LoopbackConsumer:
@@ -76,8 +76,8 @@ def test_a_stale_broker_does_not_turn_the_leader_back() -> None:
     assert offsets(consumer.take(10)) == list(range(20, 30))
     cluster.requests.clear()
     consumer.run(10_000)
-    assert len(cluster.requests.select(Api.METADATA)) >= 10
-    assert not cluster.requests.select(Api.LIST_OFFSETS)
+    assert len(cluster.requests.select(ApiKey.METADATA)) >= 10
+    assert not cluster.requests.select(ApiKey.LIST_OFFSETS)
     partition = consumer.metadata.cluster.partition(T0)
     assert partition is not None
     assert (partition.leader_id, partition.leader_epoch) == (2, 1)
@@ -94,8 +94,8 @@ def test_the_position_is_validated_before_anything_is_fetched() -> None:
     write(cluster, 0, 10)
     consumer.take(10)
     asked = [entry.api_key for entry in cluster.requests.select(node=2)]
-    assert Api.OFFSET_FOR_LEADER_EPOCH in asked
-    assert asked.index(Api.OFFSET_FOR_LEADER_EPOCH) < asked.index(Api.FETCH)
+    assert ApiKey.OFFSET_FOR_LEADER_EPOCH in asked
+    assert asked.index(ApiKey.OFFSET_FOR_LEADER_EPOCH) < asked.index(ApiKey.FETCH)
     (request,) = cluster.requests.messages(OffsetForLeaderEpochRequest)
     assert request.replica_id == -1
     part = request.topics[0].partitions[0]
@@ -109,7 +109,7 @@ def test_old_brokers_are_not_asked_to_validate() -> None:
     cluster.move_leader("t", 0, 2)
     write(cluster, 0, 10)
     assert offsets(consumer.take(10)) == list(range(20, 30))
-    assert not cluster.requests.select(Api.OFFSET_FOR_LEADER_EPOCH)
+    assert not cluster.requests.select(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 
 
 def truncated(**configs: object) -> tuple[FakeCluster, LoopbackConsumer]:
@@ -153,13 +153,13 @@ def test_no_failed_validation_resets_the_position(code: int) -> None:
     """P-15: errors of OffsetForLeaderEpoch lead to another try, never to a reset."""
     cluster = make_cluster(leaders=[1])
     consumer = reading(cluster)
-    cluster.faults.add(PartitionError(code), api=Api.OFFSET_FOR_LEADER_EPOCH, times=5)
+    cluster.faults.add(PartitionError(code), api=ApiKey.OFFSET_FOR_LEADER_EPOCH, times=5)
     cluster.requests.clear()
     cluster.move_leader("t", 0, 2)
     write(cluster, 0, 10)
     assert offsets(consumer.take(10)) == list(range(20, 30))
-    assert not cluster.requests.select(Api.LIST_OFFSETS)
-    assert 6 <= len(cluster.requests.select(Api.OFFSET_FOR_LEADER_EPOCH)) <= 20
+    assert not cluster.requests.select(ApiKey.LIST_OFFSETS)
+    assert 6 <= len(cluster.requests.select(ApiKey.OFFSET_FOR_LEADER_EPOCH)) <= 20
 
 
 @pytest.mark.parametrize("code", [29, -1])
@@ -167,7 +167,7 @@ def test_a_permanent_validation_error_is_raised_once_and_resets_nothing(code: in
     """P-15: after the error was told, the partition waits for the user or a new leader."""
     cluster = make_cluster(leaders=[1])
     consumer = reading(cluster)
-    cluster.faults.add(PartitionError(code), api=Api.OFFSET_FOR_LEADER_EPOCH)
+    cluster.faults.add(PartitionError(code), api=ApiKey.OFFSET_FOR_LEADER_EPOCH)
     cluster.requests.clear()
     cluster.move_leader("t", 0, 2)
     write(cluster, 0, 10)
@@ -176,21 +176,21 @@ def test_a_permanent_validation_error_is_raised_once_and_resets_nothing(code: in
     consumer.run(1_000)
     cluster.move_leader("t", 0, 3)
     assert offsets(consumer.take(10, timeout_ms=400_000)) == list(range(20, 30))
-    assert not cluster.requests.select(Api.LIST_OFFSETS)
+    assert not cluster.requests.select(ApiKey.LIST_OFFSETS)
 
 
 def test_a_second_leader_change_starts_a_fresh_validation() -> None:
     """P-15: the answer for the older epoch is ignored, and requests do not pile up."""
     cluster = make_cluster(leaders=[1])
     consumer = reading(cluster)
-    cluster.faults.add(NeverAnswer(), api=Api.OFFSET_FOR_LEADER_EPOCH, node=2)
+    cluster.faults.add(NeverAnswer(), api=ApiKey.OFFSET_FOR_LEADER_EPOCH, node=2)
     cluster.requests.clear()
     cluster.move_leader("t", 0, 2)
     consumer.run(5_000)
     cluster.move_leader("t", 0, 3)
     write(cluster, 0, 10)
     assert offsets(consumer.take(10, timeout_ms=120_000)) == list(range(20, 30))
-    assert len(cluster.requests.select(Api.OFFSET_FOR_LEADER_EPOCH)) <= 4
+    assert len(cluster.requests.select(ApiKey.OFFSET_FOR_LEADER_EPOCH)) <= 4
 
 
 def test_leaders_moving_all_the_time() -> None:
@@ -206,7 +206,7 @@ def test_leaders_moving_all_the_time() -> None:
     for number in range(50):
         consumer.network.schedule(300 * (number + 1), partial(step, number))
     assert offsets(consumer.take(350, timeout_ms=60_000)) == list(range(350))
-    assert len(cluster.requests.select(Api.LIST_OFFSETS)) == 1
+    assert len(cluster.requests.select(ApiKey.LIST_OFFSETS)) == 1
 
 
 def test_a_partition_without_leader_waits_for_one() -> None:
@@ -233,7 +233,7 @@ def test_an_empty_broker_list_is_a_failed_refresh() -> None:
 
     cluster = make_cluster(leaders=[1])
     consumer = reading(cluster, metadata_max_age_ms=1_000)
-    cluster.faults.add(EditResponse(without_brokers), api=Api.METADATA, times=None)
+    cluster.faults.add(EditResponse(without_brokers), api=ApiKey.METADATA, times=None)
     consumer.run(5_000)
     write(cluster, 0, 5)
     assert offsets(consumer.take(5)) == list(range(20, 25))
@@ -256,7 +256,7 @@ def test_retriable_fetch_errors(code: int) -> None:
     """F-20, E-06: these never leave poll; the partition goes on where it stood."""
     cluster = make_cluster(leaders=[1])
     consumer = reading(cluster)
-    cluster.faults.add(PartitionError(code), api=Api.FETCH, times=3)
+    cluster.faults.add(PartitionError(code), api=ApiKey.FETCH, times=3)
     write(cluster, 0, 10)
     start = consumer.clock.now
     assert offsets(consumer.take(10)) == list(range(20, 30))
@@ -310,12 +310,12 @@ def test_any_error_of_a_follower_leads_back_to_the_leader(code: int) -> None:
     consumer.assign(T0)
     consumer.take(20)
     cluster.has_rack_selector = False
-    cluster.faults.add(PartitionError(code), api=Api.FETCH, node=2, times=None)
+    cluster.faults.add(PartitionError(code), api=ApiKey.FETCH, node=2, times=None)
     cluster.requests.clear()
     write(cluster, 0, 10)
     assert offsets(consumer.take(10)) == list(range(20, 30))
     assert fetches(cluster, 1)
-    assert not cluster.requests.select(Api.LIST_OFFSETS)
+    assert not cluster.requests.select(ApiKey.LIST_OFFSETS)
 
 
 def test_a_follower_that_fails_again_and_again_is_not_requested_in_a_loop() -> None:
@@ -324,7 +324,7 @@ def test_a_follower_that_fails_again_and_again_is_not_requested_in_a_loop() -> N
     consumer = LoopbackConsumer(cluster, client_rack="b")
     consumer.assign(T0)
     consumer.take(20)
-    cluster.faults.add(PartitionError(56), api=Api.FETCH, node=2, times=None)
+    cluster.faults.add(PartitionError(56), api=ApiKey.FETCH, node=2, times=None)
     write(cluster, 0, 10)
     consumer.run(5_000)
     assert 10 < len(fetches(cluster, 2)) < 100
@@ -355,7 +355,7 @@ def test_a_follower_that_lags_is_no_reason_to_reset() -> None:
     write(cluster, 0, 10)
     cluster.requests.clear()
     assert offsets(consumer.take(10)) == list(range(20, 30))
-    assert not cluster.requests.select(Api.LIST_OFFSETS)
+    assert not cluster.requests.select(ApiKey.LIST_OFFSETS)
 
 
 # -- out of range --------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from kfast.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
 from kfast.types import TopicPartition
 from tests.end_to_end.virtual import T0, make_cluster
-from tests.fake_broker.loopback_consumer import LoopbackConsumer
+from tests.simulation.loopback_consumer import LoopbackConsumer
 
 MISSING = TopicPartition("orders", 0)
 BEYOND = TopicPartition("t", 7)

@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.batches import Record
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import EditResponse
+from kfast.testing.releases import RELEASE_NAMES, RELEASES
 from kfast.types import TopicPartition
 from tests.end_to_end.virtual import (
     T0,
@@ -19,12 +24,10 @@ from tests.end_to_end.virtual import (
     value,
     write,
 )
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import EditResponse, Split
-from tests.fake_broker.loopback_consumer import LoopbackConsumer
-from tests.fake_broker.releases import RELEASE_NAMES, RELEASES, Api
-from tests.reference.batches import Record
 from tests.reference.compression import Codec
+from tests.simulation.loopback_consumer import LoopbackConsumer
+from tests.simulation.old_formats import append_batch, append_message_set
+from tests.simulation.wire_faults import Split
 
 
 @pytest.mark.parametrize("release", RELEASE_NAMES)
@@ -37,50 +40,50 @@ def test_every_release_is_read(release: str) -> None:
     for partition in range(4):
         rows = found[TopicPartition("t", partition)]
         assert [(row.offset, row.value) for row in rows] == [(n, value(n)) for n in range(50)]
-    used = {entry.version for entry in cluster.requests.select(Api.FETCH)}
-    assert used == {min(18, RELEASES[release][Api.FETCH][1])}
+    used = {entry.version for entry in cluster.requests.select(ApiKey.FETCH)}
+    assert used == {min(18, RELEASES[release][ApiKey.FETCH][1])}
 
 
 def test_mixed_versions_are_chosen_per_connection() -> None:
     """N-01: ApiVersions comes first on every connection and decides for that connection alone."""
     cluster = make_cluster(partitions=3)
-    cluster.set_versions(Api.FETCH, (4, 11), node_id=1)
-    cluster.set_versions(Api.FETCH, (4, 13), node_id=2)
-    cluster.set_versions(Api.METADATA, (0, 9), node_id=3)
+    cluster.set_versions(ApiKey.FETCH, (4, 11), node_id=1)
+    cluster.set_versions(ApiKey.FETCH, (4, 13), node_id=2)
+    cluster.set_versions(ApiKey.METADATA, (0, 9), node_id=3)
     consumer = LoopbackConsumer(cluster)
     consumer.subscribe("t")
     assert sum(map(len, read_all(consumer).values())) == 60
     first: dict[int, int] = {}
     for entry in cluster.requests:
         first.setdefault(entry.connection_id, entry.api_key)
-    assert set(first.values()) == {Api.API_VERSIONS}
-    assert {entry.version for entry in cluster.requests.select(Api.FETCH, node=1)} == {11}
-    assert {entry.version for entry in cluster.requests.select(Api.FETCH, node=2)} <= {12, 13}
+    assert set(first.values()) == {ApiKey.API_VERSIONS}
+    assert {entry.version for entry in cluster.requests.select(ApiKey.FETCH, node=1)} == {11}
+    assert {entry.version for entry in cluster.requests.select(ApiKey.FETCH, node=2)} <= {12, 13}
 
 
 def test_brokers_without_topic_ids_are_asked_by_name() -> None:
     """F-16: Fetch above 12 needs an id for every topic; Metadata below 10 gives none."""
     cluster = make_cluster()
-    cluster.set_versions(Api.METADATA, (0, 9))
+    cluster.set_versions(ApiKey.METADATA, (0, 9))
     consumer = LoopbackConsumer(cluster)
     consumer.subscribe("t")
     assert len(read_all(consumer)[T0]) == 20
-    assert {entry.version for entry in cluster.requests.select(Api.FETCH)} == {12}
+    assert {entry.version for entry in cluster.requests.select(ApiKey.FETCH)} == {12}
 
 
 def test_sessions_go_over_from_names_to_ids_without_loss() -> None:
     """F-16: when the ids become known the session starts again under ids."""
     cluster = make_cluster(nodes=1)
-    cluster.set_versions(Api.METADATA, (0, 9))
+    cluster.set_versions(ApiKey.METADATA, (0, 9))
     consumer = LoopbackConsumer(cluster, metadata_max_age_ms=5_000)
     consumer.subscribe("t")
     assert offsets(read_all(consumer)) == list(range(20))
-    cluster.set_versions(Api.METADATA, (0, 13))
+    cluster.set_versions(ApiKey.METADATA, (0, 13))
     cluster.close_connections()
     consumer.run(6_000)
     write(cluster, 0, 10)
     assert offsets(read_all(consumer)) == list(range(20, 30))
-    versions = [entry.version for entry in cluster.requests.select(Api.FETCH)]
+    versions = [entry.version for entry in cluster.requests.select(ApiKey.FETCH)]
     assert (versions[0], versions[-1]) == (12, 18)
 
 
@@ -116,15 +119,16 @@ def test_codecs_and_formats_mixed_in_one_partition() -> None:
     with cluster.writing("t", 0) as writer:
         for codec in Codec:
             values = [b"%d" % codec, b"second"]
-            writer.append([Record(value=v, timestamp=5) for v in values], codec=codec)
+            append_batch(writer, [Record(value=v, timestamp=5) for v in values], codec=codec)
             note(values, 5)
-            writer.append([Record(value=v, timestamp=5) for v in values], log_append_time=77)
+            stamped = [Record(value=v, timestamp=5) for v in values]
+            append_batch(writer, stamped, log_append_time=77)
             note(values, 77, 1)
         for magic, timestamp, kind in ((0, -1, -1), (1, 6, 0)):
             for codec in (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4):
                 values = [b"old-%d" % magic, b"%d" % codec]
                 records = [Record(value=v, timestamp=6) for v in values]
-                writer.append_message_set(records, magic=magic, codec=codec)
+                append_message_set(writer, records, magic=magic, codec=codec)
                 note(values, timestamp, kind)
     consumer = LoopbackConsumer(cluster)
     consumer.subscribe("t")
@@ -139,7 +143,7 @@ def test_what_compaction_leaves_is_crossed_without_asking_twice() -> None:
     with cluster.writing("t", 0) as writer:
         writer.append([Record(value=b"a", offset_delta=0), Record(value=b"b", offset_delta=9)])
         writer.log.skip_to(1_000_000)
-        writer.append([Record(value=b"c")], last_offset_delta=99)
+        append_batch(writer, [Record(value=b"c")], last_offset_delta=99)
         writer.append_emptied(50_000)
         writer.append([Record(value=b"d", offset_delta=5)])
         writer.append_emptied(7)
@@ -182,8 +186,7 @@ def test_transactions(isolation_level: str) -> None:
     with cluster.writing("t", 0) as writer:
 
         def add(into: list[int], count: int, **settings: Any) -> None:
-            for batch in writer.append([b"x"] * count, **settings):
-                into.extend(range(batch.base_offset, batch.last_offset + 1))
+            into.extend(append_batch(writer, [b"x"] * count, **settings))
 
         add(aborted, 3, producer_id=1, is_transactional=True, codec=Codec.ZSTD)
         add(visible, 2, producer_id=2, is_transactional=True)
@@ -247,7 +250,7 @@ def test_the_aborted_list_may_come_in_any_order() -> None:
             writer.end_transaction(producer, committed=False)
             writer.append([b"kept"], producer_id=producer, is_transactional=True)
             writer.end_transaction(producer, committed=True)
-    cluster.faults.add(EditResponse(reverse), api=Api.FETCH, times=None)
+    cluster.faults.add(EditResponse(reverse), api=ApiKey.FETCH, times=None)
     consumer = LoopbackConsumer(cluster, isolation_level="read_committed")
     consumer.subscribe("t")
     assert [row.value for row in read_all(consumer)[T0]] == [b"kept"] * 4

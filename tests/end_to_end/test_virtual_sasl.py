@@ -22,24 +22,20 @@ from kfast.errors import (
     SaslAuthenticationError,
     UnsupportedSaslMechanismError,
 )
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.fault_table import Fault
+from kfast.testing.faults import Drop, EditResponse, NeverAnswer, TopLevelError, Trickle
+from kfast.testing.sasl import SaslListener
 from tests.end_to_end.virtual import T0, make_cluster, offsets, read_all, write
 from tests.end_to_end.virtual_logins import SETUP, attempts, consumer, look_up, secured
-from tests.fake_broker.fault_actions import (
+from tests.simulation.loopback_consumer import LoopbackConsumer
+from tests.simulation.wire_faults import (
     Answer,
     ClaimFrameSize,
-    Drop,
     EditFrame,
-    EditResponse,
-    Fault,
-    NeverAnswer,
-    TopLevelError,
-    Trickle,
     TruncateBody,
     WrongCorrelationId,
 )
-from tests.fake_broker.loopback_consumer import LoopbackConsumer
-from tests.fake_broker.releases import Api
-from tests.fake_broker.sasl import SaslListener
 
 
 def refused(reader: LoopbackConsumer) -> KafkaError:
@@ -74,12 +70,12 @@ def test_a_connection_logs_in_before_anything_else(
         by_connection.setdefault(entry.connection_id, []).append((entry.api_key, entry.version))
     newest = {"2.1": 0, "2.8": 2, "4.3": 2}[release]
     for sent in by_connection.values():
-        expected = [(Api.API_VERSIONS, 0), (Api.SASL_HANDSHAKE, 1)]
-        expected += [(Api.SASL_AUTHENTICATE, newest)] * tokens
+        expected = [(ApiKey.API_VERSIONS, 0), (ApiKey.SASL_HANDSHAKE, 1)]
+        expected += [(ApiKey.SASL_AUTHENTICATE, newest)] * tokens
         assert sent[: 2 + tokens] == expected
         rest = [api for api, _ in sent[2 + tokens :]]
-        assert rest[0] == Api.API_VERSIONS
-        assert not {Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE} & set(rest)
+        assert rest[0] == ApiKey.API_VERSIONS
+        assert not {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE} & set(rest)
     assert cluster.sasl.logins == len(by_connection)
     assert cluster.sasl.refusals == 0
 
@@ -183,7 +179,7 @@ def test_a_refusal_by_one_node_does_not_stop_the_others() -> None:
     """S-06: it is raised once for each attempt, when there is nothing else to return."""
     cluster = make_cluster(2, partitions=2, leaders=[1, 2])
     cluster.sasl = SaslListener()
-    rule = cluster.faults.add(TopLevelError(58), api=Api.SASL_AUTHENTICATE, node=2, times=None)
+    rule = cluster.faults.add(TopLevelError(58), api=ApiKey.SASL_AUTHENTICATE, node=2, times=None)
     reader = consumer(cluster, bootstrap_servers="broker-1:9092")
     reader.assign(T0, type(T0)("t", 1))
     found, raised = 0, []
@@ -211,7 +207,7 @@ MECHANISMS = EditResponse(lambda message, entry: setattr(message, "mechanisms", 
     [
         (
             (TopLevelError(33),),
-            Api.SASL_HANDSHAKE,
+            ApiKey.SASL_HANDSHAKE,
             UnsupportedSaslMechanismError,
             [
                 "broker-1:9092 offers PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER; "
@@ -221,7 +217,7 @@ MECHANISMS = EditResponse(lambda message, entry: setattr(message, "mechanisms", 
         ),
         (
             (MECHANISMS,),
-            Api.SASL_HANDSHAKE,
+            ApiKey.SASL_HANDSHAKE,
             UnsupportedSaslMechanismError,
             [
                 "broker-1:9092 offers PLAIN, X; you asked for SCRAM-SHA-512",
@@ -230,7 +226,7 @@ MECHANISMS = EditResponse(lambda message, entry: setattr(message, "mechanisms", 
         ),
         (
             (TopLevelError(34),),
-            Api.SASL_HANDSHAKE,
+            ApiKey.SASL_HANDSHAKE,
             IllegalSaslStateError,
             [
                 "broker-1:9092 has no SASL: this looks like a PLAINTEXT listener",
@@ -239,7 +235,7 @@ MECHANISMS = EditResponse(lambda message, entry: setattr(message, "mechanisms", 
         ),
         (
             (Drop(),),
-            Api.SASL_HANDSHAKE,
+            ApiKey.SASL_HANDSHAKE,
             IllegalSaslStateError,
             [
                 "broker-1:9092 has no SASL: this looks like a PLAINTEXT listener",
@@ -248,7 +244,7 @@ MECHANISMS = EditResponse(lambda message, entry: setattr(message, "mechanisms", 
         ),
         (
             (EditResponse(lambda m, e: setattr(m, "auth_bytes", b"r=x,s=MTIz,i=4096")),),
-            Api.SASL_AUTHENTICATE,
+            ApiKey.SASL_AUTHENTICATE,
             AuthenticationError,
             [
                 'broker-1:9092 is not to be trusted with user "app" (SCRAM-SHA-512)',
@@ -279,7 +275,9 @@ def test_an_empty_list_of_mechanisms_is_accepted() -> None:
     """S-04"""
     cluster = secured()
     cluster.faults.add(
-        EditResponse(lambda m, e: setattr(m, "mechanisms", [])), api=Api.SASL_HANDSHAKE, times=None
+        EditResponse(lambda m, e: setattr(m, "mechanisms", [])),
+        api=ApiKey.SASL_HANDSHAKE,
+        times=None,
     )
     assert offsets(read_all(consumer(cluster))) == list(range(20))
 
@@ -346,7 +344,7 @@ def test_a_session_that_is_refused_is_a_lost_connection(
     cluster = secured(session_lifetime_ms=5_000)
     reader = consumer(cluster)
     read_all(reader)
-    cluster.faults.add(TopLevelError(58), api=Api.SASL_AUTHENTICATE)
+    cluster.faults.add(TopLevelError(58), api=ApiKey.SASL_AUTHENTICATE)
     with caplog.at_level(logging.INFO, "kfast"):
         reader.run(6_000)
         write(cluster, 0, 5)
@@ -360,7 +358,7 @@ def test_a_session_whose_end_is_not_answered(caplog: pytest.LogCaptureFixture) -
     cluster = secured(session_lifetime_ms=5_000)
     reader = consumer(cluster, request_timeout_ms=3_000)
     read_all(reader)
-    rule = cluster.faults.add(NeverAnswer(), api=Api.SASL_HANDSHAKE, times=None)
+    rule = cluster.faults.add(NeverAnswer(), api=ApiKey.SASL_HANDSHAKE, times=None)
     with caplog.at_level(logging.DEBUG, "kfast"):
         reader.run(9_000)
     assert any("authenticate this client again in time" in text for text in caplog.messages)
@@ -369,7 +367,7 @@ def test_a_session_whose_end_is_not_answered(caplog: pytest.LogCaptureFixture) -
     assert offsets(reader.take(5, 30_000)) == list(range(20, 25))
 
 
-@pytest.mark.parametrize("api", [Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE])
+@pytest.mark.parametrize("api", [ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE])
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_connection_that_is_lost_while_its_session_is_continued(api: int, nth: int) -> None:
     """S-07: what was in flight is asked for again."""
@@ -405,9 +403,9 @@ def test_responses_in_pieces_while_a_session_is_continued() -> None:
 @pytest.mark.parametrize(
     ("api", "text"),
     [
-        (Api.API_VERSIONS, "accepted the connection but did not answer within"),
-        (Api.SASL_HANDSHAKE, "did not complete the SASL log-in within"),
-        (Api.SASL_AUTHENTICATE, "did not complete the SASL log-in within"),
+        (ApiKey.API_VERSIONS, "accepted the connection but did not answer within"),
+        (ApiKey.SASL_HANDSHAKE, "did not complete the SASL log-in within"),
+        (ApiKey.SASL_AUTHENTICATE, "did not complete the SASL log-in within"),
     ],
 )
 def test_a_server_that_hangs(api: int, text: str) -> None:
@@ -424,7 +422,7 @@ def test_a_server_that_hangs(api: int, text: str) -> None:
 def test_a_session_that_is_due_before_its_connection_is_ready() -> None:
     """S-07, S-12: a broker that hangs behind a log-in is waited for without a busy loop."""
     cluster = secured(session_lifetime_ms=1_000)
-    cluster.faults.add(NeverAnswer(), api=Api.API_VERSIONS, nth=2, times=None)
+    cluster.faults.add(NeverAnswer(), api=ApiKey.API_VERSIONS, nth=2, times=None)
     reader = consumer(cluster, socket_connection_setup_timeout_ms=5_000)
     end_ms, turns = reader.clock.now + 3_000, 0
     while reader.clock.now < end_ms:
@@ -438,7 +436,7 @@ def test_a_session_that_is_due_before_its_connection_is_ready() -> None:
 def test_a_server_that_closes_instead_of_refusing() -> None:
     """S-06: it may count wrong passwords all the same; the error is certain after a second."""
     cluster = secured()
-    cluster.faults.add(Drop(), api=Api.SASL_AUTHENTICATE, times=None)
+    cluster.faults.add(Drop(), api=ApiKey.SASL_AUTHENTICATE, times=None)
     reader = consumer(cluster)
     reader.run(10_000)
     assert attempts(reader) == [0, 1_000, 3_000, 7_000]
@@ -479,7 +477,7 @@ def test_a_server_that_is_wrong_never_gets_further(api: int, name: str) -> None:
 
 def test_a_token_of_a_mebibyte() -> None:
     """S-05, Y-10: refused by its size, as an answer to a log-in, and not tried again and again."""
-    reader = _check_wrong(Api.SASL_AUTHENTICATE, TOO_BIG)
+    reader = _check_wrong(ApiKey.SASL_AUTHENTICATE, TOO_BIG)
     error = reader.client.bootstrap_error()
     assert isinstance(error, AuthenticationError)
     assert "is not to be trusted with user" in error.message
@@ -490,7 +488,7 @@ def test_a_token_of_a_mebibyte() -> None:
 @pytest.mark.parametrize("size", [-1, 513 << 10, 2**31 - 1])
 def test_an_answer_to_a_log_in_with_an_impossible_size(size: int) -> None:
     """Y-10: the server is a Kafka broker, or acts like one."""
-    reader = _check_wrong(Api.SASL_AUTHENTICATE, ClaimFrameSize(size))
+    reader = _check_wrong(ApiKey.SASL_AUTHENTICATE, ClaimFrameSize(size))
     assert "is not to be trusted with user" in str(reader.client.bootstrap_error())
     assert attempts(reader) == [0]
 
@@ -521,7 +519,7 @@ def test_an_answer_without_an_error_is_not_enough() -> None:
     cluster = secured()
     cluster.faults.add(
         EditResponse(lambda m, e: setattr(m, "auth_bytes", b"")),
-        api=Api.SASL_AUTHENTICATE,
+        api=ApiKey.SASL_AUTHENTICATE,
         times=None,
     )
     error = refused(consumer(cluster))
@@ -533,7 +531,7 @@ def test_an_answer_without_an_error_is_not_enough() -> None:
 def test_a_foreign_server_is_named() -> None:
     """E-06: by its first bytes, as without SASL."""
     cluster = secured()
-    cluster.faults.add(Answer(b"HTTP/1.0 400 Bad\r\n"), api=Api.API_VERSIONS, times=None)
+    cluster.faults.add(Answer(b"HTTP/1.0 400 Bad\r\n"), api=ApiKey.API_VERSIONS, times=None)
     reader = consumer(cluster)
     reader.run(1_500)
     assert failure_kind(reader.client.bootstrap_error()) is FailureKind.HTTP

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.faults import Delay, NeverAnswer
 from tests.end_to_end.virtual_logins import SETUP, attempts, consumer, look_up, secured
-from tests.fake_broker.fault_actions import Delay, NeverAnswer
-from tests.fake_broker.releases import Api
 
 
 @pytest.mark.parametrize(
     ("api", "text"),
     [
-        (Api.API_VERSIONS, "accepted the connection but did not answer within 2.0 s"),
-        (Api.SASL_HANDSHAKE, "did not complete the SASL log-in within 2.0 s"),
+        (ApiKey.API_VERSIONS, "accepted the connection but did not answer within 2.0 s"),
+        (ApiKey.SASL_HANDSHAKE, "did not complete the SASL log-in within 2.0 s"),
     ],
 )
 def test_a_log_in_under_way_is_no_failed_connection(api: int, text: str) -> None:

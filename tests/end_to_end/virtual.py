@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kfast.protocol.messages.fetch import FetchRequest
+from kfast.testing.cluster import FakeCluster
 from kfast.types import TopicPartition
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.loopback_consumer import LoopbackConsumer
+from tests.simulation.loopback_consumer import LoopbackConsumer
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

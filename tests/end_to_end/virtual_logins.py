@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.sasl import SaslListener
 from tests.end_to_end.virtual import T0, make_cluster
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.loopback_consumer import LoopbackConsumer
-from tests.fake_broker.releases import Api
-from tests.fake_broker.sasl import SaslListener
+from tests.simulation.loopback_consumer import LoopbackConsumer
 
 SASL: dict[str, Any] = {
     "security_protocol": "SASL_PLAINTEXT",
@@ -16,7 +16,7 @@ SASL: dict[str, Any] = {
     "sasl_plain_username": "app",
     "sasl_plain_password": "secret",
 }
-SETUP = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
+SETUP = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 
 
 def secured(nodes: int = 1, **listener: Any) -> FakeCluster:

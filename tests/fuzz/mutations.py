@@ -12,14 +12,11 @@ import zlib
 from collections.abc import Callable, Sequence
 from random import Random
 
+from kfast.testing.batches import ABORT, COMMIT, Record, uvarint
 from tests.reference.batches import (
-    ABORT,
-    COMMIT,
-    Record,
     encode_control_batch,
     encode_message_set,
     encode_record_batch,
-    uvarint,
     with_crc,
 )
 from tests.reference.compression import Codec, lz4_compress, zstd_compress

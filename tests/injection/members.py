@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from kfast import ConsumerRecords, KafkaConsumer, TopicPartition
 from kfast.errors import KafkaError
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import T0, T1
 from tests.end_to_end.groups import QUICK_MEMBER, Notes
 from tests.end_to_end.stage import QUICK
-from tests.fake_broker.server import FakeBrokerServer
 from tests.injection.interrupter import Interrupter, Place
 from tests.injection.ledger import Ledger
 from tests.injection.readers import CLOSE_MS, STUCK_S, committed_offsets
@@ -96,7 +96,7 @@ class Pair:
 
     Parameters
     ----------
-    server : FakeBrokerServer
+    server : BrokerServer
         Serves topic "t" of two partitions.
     interrupter : Interrupter
         Interrupts the first member.
@@ -104,7 +104,7 @@ class Pair:
         One of ``PROTOCOLS``.
     """
 
-    def __init__(self, server: FakeBrokerServer, interrupter: Interrupter, protocol: str) -> None:
+    def __init__(self, server: BrokerServer, interrupter: Interrupter, protocol: str) -> None:
         self.server = server
         self.interrupter = interrupter
         self.group = f"g{next(_numbers)}"

@@ -21,10 +21,10 @@ from kfast import (
     TopicPartition,
 )
 from kfast.errors import DeserializationError, KafkaError
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import T0, T1, cluster_of
 from tests.end_to_end.stage import QUICK
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
 from tests.injection.interrupter import Interrupter, Interruption, Place
 from tests.injection.ledger import Ledger
 
@@ -49,7 +49,7 @@ class Reader:
 
     Parameters
     ----------
-    cluster, server : FakeCluster, FakeBrokerServer
+    cluster, server : FakeCluster, BrokerServer
         What it reads.
     interrupter : Interrupter
         Interrupts it.
@@ -70,7 +70,7 @@ class Reader:
     def __init__(
         self,
         cluster: FakeCluster,
-        server: FakeBrokerServer,
+        server: BrokerServer,
         interrupter: Interrupter,
         *,
         timeout_ms: int = 20,

@@ -10,7 +10,7 @@ from itertools import product
 import pytest
 
 from kfast.errors import KafkaError
-from tests.fake_broker.server import FakeBrokerServer
+from kfast.testing.server import BrokerServer
 from tests.injection.interrupter import CTRL_C, OWN_KINDS, Interrupter, Interruption
 from tests.injection.readers import quick_cluster
 from tests.injection.used_consumer import CASES, UsedConsumer
@@ -46,7 +46,7 @@ def check(
         wrong += used.wrong(is_called_once=outcome is None or not outcome.is_in_callback)
         return wrong
 
-    with FakeBrokerServer(quick_cluster(400, batch_records=2)) as server, interrupter.installed():
+    with BrokerServer(quick_cluster(400, batch_records=2)) as server, interrupter.installed():
         passes: Counter[int] = Counter()
         for number in range(6):
             used = UsedConsumer(server, case, interrupter, has_read=has_read)

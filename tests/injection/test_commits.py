@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kfast.errors import KafkaError
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import cluster_of
-from tests.fake_broker.server import FakeBrokerServer
 from tests.injection.interrupter import KINDS, OWN_KINDS, Interrupter, Place
 from tests.injection.readers import STUCK_S, Reader, committed_offsets, within
 
@@ -97,7 +97,7 @@ def test_commits_go_on(name: str, kind: str) -> None:
     findings = interrupter.findings
     begin = Place(0, "before any interruption", 0)
     with (
-        FakeBrokerServer(cluster_of(2, RECORDS, batch_records=2)) as server,
+        BrokerServer(cluster_of(2, RECORDS, batch_records=2)) as server,
         interrupter.installed(),
     ):
         reader = Reader(server.cluster, server, interrupter, enable_auto_commit=False)
@@ -144,7 +144,7 @@ def test_auto_commit_goes_on_after_on_commit(kind: str) -> None:
     """I-10: interrupted in, or around, an interceptor that is told of it."""
     interrupter = Interrupter(kind)
     with (
-        FakeBrokerServer(cluster_of(2, RECORDS, batch_records=2)) as server,
+        BrokerServer(cluster_of(2, RECORDS, batch_records=2)) as server,
         interrupter.installed(),
     ):
         reader = Reader(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.fake_broker.server import FakeBrokerServer
+from kfast.testing.server import BrokerServer
 from tests.injection.interrupter import Interrupter
 from tests.injection.readers import quick_cluster
 from tests.injection.used_consumer import CASES, UsedConsumer
@@ -96,7 +96,7 @@ def test_a_filter_that_raises_harms_nothing(
     """I-13: what it raises comes out of the call, and in other threads nowhere."""
     interrupter = Interrupter("TimeoutError")
     wrong: list[str] = []
-    with FakeBrokerServer(quick_cluster(400, batch_records=2)) as server:
+    with BrokerServer(quick_cluster(400, batch_records=2)) as server:
         for at in range(1, 200):
             messages = RaisingFilter(at, is_chosen)
             with filtering(messages):

@@ -11,9 +11,9 @@ import pytest
 
 from kfast import KafkaConsumer, TopicPartition
 from kfast.errors import KafkaError
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.groups import QUICK_MEMBER, Notes
 from tests.end_to_end.stage import QUICK
-from tests.fake_broker.server import FakeBrokerServer
 from tests.injection.interrupter import KINDS, Interrupter, Place
 from tests.injection.readers import CLOSE_MS, STUCK_S, Reader, quick_cluster
 
@@ -27,7 +27,7 @@ class Outer:
     It subscribes to a topic without records, and is assigned its only partition again and again.
     """
 
-    def __init__(self, server: FakeBrokerServer, inner: Reader) -> None:
+    def __init__(self, server: BrokerServer, inner: Reader) -> None:
         self._inner = inner
         self.inner_is_polled = False
         self.passes: Counter[int] = Counter()
@@ -72,7 +72,7 @@ def test_consumers_in_listeners_lose_nothing(kind: str) -> None:
     interrupter = Interrupter(kind)
     findings = interrupter.findings
     begin = Place(0, "before any interruption", 0)
-    with FakeBrokerServer(cluster) as server, interrupter.installed():
+    with BrokerServer(cluster) as server, interrupter.installed():
         reader = Reader(server.cluster, server, interrupter)
         outer = Outer(server, reader)
         try:

@@ -10,12 +10,13 @@ import pytest
 
 from kfast import ConsumerRecords, PartitionRecords
 from kfast.deserializers import Utf8
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import cluster_of
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.server import FakeBrokerServer
 from tests.injection.interrupter import CTRL_C, OWN_KINDS, Interrupter
 from tests.injection.readers import Reader
 from tests.reference.compression import Codec
+from tests.simulation.old_formats import append_batch
 
 RECORDS: Final = 4_000
 UNBOUNDED: Final[dict[str, Any]] = {"max_poll_records": None, "max_partition_fetch_bytes": 2_000}
@@ -31,7 +32,9 @@ def cluster_for(case: str) -> FakeCluster:
     cluster = cluster_of(2, 0)
     for partition in range(2):
         values = [b"%d-%d" % (partition, offset) for offset in range(RECORDS)]
-        cluster.append("t", partition, values, codec=Codec.LZ4, batch_records=20)
+        with cluster.writing("t", partition) as writer:
+            for start in range(0, RECORDS, 20):
+                append_batch(writer, values[start : start + 20], codec=Codec.LZ4)
     return cluster
 
 
@@ -62,7 +65,7 @@ def selection(records: ConsumerRecords) -> list[PartitionRecords]:
     ]
 
 
-def reader_of(case: str, server: FakeBrokerServer, interrupter: Interrupter) -> Reader:
+def reader_of(case: str, server: BrokerServer, interrupter: Interrupter) -> Reader:
     """Return the reader of a case."""
 
     def as_text(raw: bytes) -> str:
@@ -98,7 +101,7 @@ def check(reader: Reader, end: str) -> None:
 def test_polls_lose_nothing(case: str, end: str, kind: str) -> None:
     """I-01: what comes out is the handler's exception, and the consumer or the next goes on."""
     interrupter = Interrupter(kind)
-    with FakeBrokerServer(cluster_for(case)) as server, interrupter.installed():
+    with BrokerServer(cluster_for(case)) as server, interrupter.installed():
         check(reader_of(case, server, interrupter), end)
 
 
@@ -109,7 +112,7 @@ def test_iteration_loses_nothing(by: str, end: str, kind: str) -> None:
     """I-03, I-04: a record or batch comes once, and auto-commit is where iteration is."""
     interrupter = Interrupter(kind)
     settings: dict[str, Any] = {**UNBOUNDED, "tries": 200} if by == "rows of large polls" else {}
-    with FakeBrokerServer(cluster_for("plain")) as server, interrupter.installed():
+    with BrokerServer(cluster_for("plain")) as server, interrupter.installed():
         reader = Reader(
             server.cluster,
             server,

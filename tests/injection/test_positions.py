@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kfast.errors import KafkaError
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.errors_support import T0, T1, cluster_of
-from tests.fake_broker.server import FakeBrokerServer
 from tests.injection.interrupter import OWN_KINDS, Interrupter, Place
 from tests.injection.readers import Reader
 
@@ -125,7 +125,7 @@ def test_states_are_as_before_or_as_after(name: str, kind: str) -> None:
     findings = interrupter.findings
     begin = Place(0, "before any interruption", 0)
     with (
-        FakeBrokerServer(cluster_of(2, RECORDS, batch_records=2)) as server,
+        BrokerServer(cluster_of(2, RECORDS, batch_records=2)) as server,
         interrupter.installed(),
     ):
         reader = Reader(server.cluster, server, interrupter, enable_auto_commit=False)

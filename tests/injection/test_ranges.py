@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 import kfast
+from kfast.testing.server import BrokerServer
 from tests.conftest import kfast_threads
 from tests.end_to_end.errors_support import T0, T1, cluster_of
-from tests.fake_broker.server import FakeBrokerServer
 from tests.injection.interrupter import KINDS, Interrupter
 from tests.injection.ledger import Ledger
 from tests.injection.readers import STUCK_S, within
@@ -22,7 +22,7 @@ RECORDS = 12
 class RangeReader:
     """Reads all of a topic, as one result or batch by batch."""
 
-    def __init__(self, server: FakeBrokerServer) -> None:
+    def __init__(self, server: BrokerServer) -> None:
         self._servers = server.bootstrap_servers
         self.ledger = Ledger(dict.fromkeys((T0, T1), 0))
 
@@ -52,7 +52,7 @@ def test_interrupted_reads_of_ranges_leave_nothing(by: str, kind: str) -> None:
     interrupter = Interrupter(kind)
     findings = interrupter.findings
     with (
-        FakeBrokerServer(cluster_of(2, RECORDS, batch_records=4)) as server,
+        BrokerServer(cluster_of(2, RECORDS, batch_records=4)) as server,
         interrupter.installed(),
     ):
         passes: Counter[int] = Counter()

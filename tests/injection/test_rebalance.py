@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fake_broker.server import FakeBrokerServer
+from kfast.testing.server import BrokerServer
 from tests.injection.interrupter import OWN_KINDS, Interrupter
 from tests.injection.members import PROTOCOLS, Pair
 from tests.injection.readers import quick_cluster
@@ -21,7 +21,7 @@ def test_rebalances_are_completed(protocol: str, end: str, kind: str) -> None:
     """I-02: every step is done once, whatever interrupts it, and all records are read."""
     interrupter = Interrupter(kind)
     findings = interrupter.findings
-    with FakeBrokerServer(quick_cluster(0)) as server, interrupter.installed():
+    with BrokerServer(quick_cluster(0)) as server, interrupter.installed():
         pair = Pair(server, interrupter, protocol)
         try:
             passes = pair.recorded()

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from kfast import ConsumerRecords, KafkaConsumer
 from kfast.errors import KafkaError
+from kfast.testing.server import BrokerServer
 from tests.conftest import kfast_threads
 from tests.end_to_end.errors_support import T0, T1
 from tests.end_to_end.groups import QUICK_MEMBER, Notes
-from tests.fake_broker.server import FakeBrokerServer
 from tests.injection.interrupter import Interrupter
 from tests.injection.ledger import Ledger
 from tests.injection.readers import SMALL, STUCK_S, committed_offsets, within
@@ -38,7 +38,7 @@ class UsedConsumer:
 
     Parameters
     ----------
-    server : FakeBrokerServer
+    server : BrokerServer
         Serves topic "t" of two partitions.
     case : str
         One of ``CASES``: how its partitions are assigned.
@@ -50,7 +50,7 @@ class UsedConsumer:
 
     def __init__(
         self,
-        server: FakeBrokerServer,
+        server: BrokerServer,
         case: str,
         interrupter: Interrupter,
         *,

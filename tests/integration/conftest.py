@@ -65,9 +65,15 @@ def _cluster(nodes: int) -> Iterator[LocalKafka]:
 
 
 @pytest.fixture(scope="package")
-def kafka() -> Iterator[LocalKafka]:
-    """A cluster of one node."""
+def one_node() -> Iterator[LocalKafka]:
+    """A cluster of one node, also for tests whose ``kafka`` may be another one."""
     yield from _cluster(1)
+
+
+@pytest.fixture
+def kafka(one_node: LocalKafka) -> LocalKafka:
+    """A cluster of one node."""
+    return one_node
 
 
 @pytest.fixture(scope="package")

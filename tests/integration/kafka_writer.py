@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import Producer
+
+import kfast.transactions
+from kfast import OffsetAndMetadata, TopicPartition
+from kfast.types import ConsumerGroupMetadata
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Compression types of Kafka, as ``compression.type`` names them."""
@@ -116,7 +120,7 @@ class Transaction:
     Attributes
     ----------
     producer : confluent_kafka.Producer
-        For what ``write`` does not do, such as ``send_offsets_to_transaction``.
+        For what the methods do not do.
     """
 
     def __init__(self, producer: Producer) -> None:
@@ -127,6 +131,12 @@ class Transaction:
     ) -> list[int]:
         """Write messages in this transaction and return the offset each one got."""
         return _write(self.producer, topic, messages, partition)
+
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        """Commit offsets of a group in this transaction."""
+        kfast.transactions.send_offsets(self.producer, offsets, group)
 
 
 def _write(

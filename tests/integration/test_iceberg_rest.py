@@ -21,10 +21,10 @@ from kfast import cli
 from kfast.errors import KafkaError
 from kfast.table.iceberg_catalog import load_iceberg
 from kfast.table.iceberg_log import IcebergLog
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.iceberg_ingests import COLUMNS, check, expected, rows, words_of
 from tests.end_to_end.ingest_processes import Death, Starter, starter
 from tests.end_to_end.ingests import Table, Truth
-from tests.fake_broker.server import FakeBrokerServer
 from tests.integration.iceberg_server import IcebergServer, iceberg_server
 from tests.unit.table.iceberg_tables import NAME, settings
 
@@ -70,7 +70,7 @@ def truth() -> Truth:
 def table(server: IcebergServer, truth: Truth, tmp_path: Path) -> Iterator[Table]:
     """A folder for its table, which is dropped afterwards."""
     assert server.url
-    with FakeBrokerServer(truth.cluster) as broker:
+    with BrokerServer(truth.cluster) as broker:
         yield Table(tmp_path / "t", broker.bootstrap_servers)
     load_catalog("test").drop_table(IDENTIFIER)
 

@@ -91,15 +91,6 @@ def test_every_mechanism_logs_in(
         assert values(reader, topic) == [b"hello"]
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_users_and_passwords_of_any_characters(
-    secured_kafka: LocalKafka, topic: str, mechanism: str
-) -> None:
-    """S-04: a comma and an equals sign in the name, a roman numeral in the password."""
-    with consumer(secured_kafka, "SASL_PLAINTEXT", "odd,na=me", mechanism) as reader:
-        assert values(reader, topic) == [b"hello"]
-
-
 def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.reference.batches import (
-    ABORT,
-    COMMIT,
-    Record,
-    encode_control_batch,
-    encode_message_set,
-    encode_record_batch,
-)
+from kfast.testing.batches import ABORT, COMMIT, Record
+from tests.reference.batches import encode_control_batch, encode_message_set, encode_record_batch
 from tests.reference.compression import (
     Codec,
     compress,

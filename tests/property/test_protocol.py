@@ -18,14 +18,15 @@ from kfast.protocol.headers import decode_response_header
 from kfast.protocol.message import Message
 from kfast.protocol.messages.fetch import FetchResponse
 from kfast.protocol.primitives import read_uvarint, write_uvarint
-from tests.fake_broker.headers import decode_request_header
+from kfast.testing.batches import Record
+from kfast.testing.headers import decode_request_header
 from tests.property.protocol_messages import (
     EVERY_VERSION,
     EVERY_VERSION_IDS,
     damaged,
     messages,
 )
-from tests.reference.batches import Record, encode_record_batch
+from tests.reference.batches import encode_record_batch
 from tests.soaking import examples
 
 FETCH_VERSIONS = range(FetchResponse.MIN_VERSION, FetchResponse.MAX_VERSION + 1)

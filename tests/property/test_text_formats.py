@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfast.cli.formats import COLUMNS, DEFAULT_COLUMNS, KINDS
+from kfast.testing.batches import Record
 from tests.reference import text_formats as oracle
-from tests.reference.batches import Record, encode_record_batch
+from tests.reference.batches import encode_record_batch
 from tests.reference.native import decode, records_of
 from tests.soaking import examples
 from tests.unit.cli.records import written

@@ -11,92 +11,27 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import crc32c
 
+from kfast.testing.batches import (
+    ABORT,
+    CONTROL,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Record,
+    encode_records,
+    offset_deltas,
+)
 from tests.reference.compression import Codec, compress
 
-Headers = tuple[tuple[str | bytes, bytes | None], ...]
-
-HEADER_SIZE = 61
 CRC_START = 21
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
 DELETE_HORIZON = 0x40
-
-ABORT = 0
-COMMIT = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One record; ``offset_delta`` None means its place in the batch."""
-
-    key: bytes | None = None
-    value: bytes | None = None
-    headers: Headers = ()
-    timestamp: int = 0
-    offset_delta: int | None = None
-
-
-def uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def varint(value: int) -> bytes:
-    """Zigzag, then 7 bits per byte; the same for 32 and 64 bits."""
-    return uvarint(value << 1 if value >= 0 else (-value << 1) - 1)
-
-
-def _varint_bytes(data: bytes | None) -> bytes:
-    return varint(-1) if data is None else varint(len(data)) + data
 
 
 def _i32_bytes(data: bytes | None) -> bytes:
     return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
-
-
-def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
-    """One v2 record with its length prefix."""
-    body = b"".join(
-        [
-            b"\x00",
-            varint(timestamp_delta),
-            varint(offset_delta),
-            _varint_bytes(record.key),
-            _varint_bytes(record.value),
-            varint(len(record.headers)),
-            *(
-                _varint_bytes(name.encode() if isinstance(name, str) else name)
-                + _varint_bytes(value)
-                for name, value in record.headers
-            ),
-        ]
-    )
-    return varint(len(body)) + body
-
-
-def _deltas(records: Sequence[Record]) -> list[int]:
-    deltas: list[int] = []
-    for record in records:
-        following = deltas[-1] + 1 if deltas else 0
-        deltas.append(following if record.offset_delta is None else record.offset_delta)
-    return deltas
-
-
-def encode_records(records: Sequence[Record], base_timestamp: int) -> bytes:
-    """The records section of a v2 batch, not compressed."""
-    return b"".join(
-        encode_record(record, delta, record.timestamp - base_timestamp)
-        for record, delta in zip(records, _deltas(records), strict=True)
-    )
 
 
 def encode_batch_header(
@@ -181,7 +116,7 @@ def encode_record_batch(
     )
     newest = max((record.timestamp for record in records), default=-1)
     if last_offset_delta is None:
-        last_offset_delta = _deltas(records)[-1] if records else 0
+        last_offset_delta = offset_deltas(records)[-1] if records else 0
     return encode_batch_header(
         payload,
         base_offset=base_offset,
@@ -262,7 +197,7 @@ def encode_message_set(
         The wrapper's value, instead of compressing the entries here.
     """
     attributes = LOG_APPEND_TIME if log_append_time is not None else 0
-    deltas = _deltas(records)
+    deltas = offset_deltas(records)
     if codec == Codec.NONE:
         return b"".join(
             encode_message(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.virtual import make_cluster
-from tests.fake_broker.server import FakeBrokerServer
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import until
 from tests.spark.conftest import TopicFactory
@@ -63,7 +63,7 @@ def test_a_corrupt_batch_is_named_and_read_once_it_is_whole_again(
     log, checkpoint = cluster.log("t", 0), tmp_path / "c"
     whole = log.batch_at(12).data
     log.replace_batch(12, whole[:-1] + bytes([whole[-1] ^ 1]))
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         servers = server.bootstrap_servers
         frame = reads.stream("t", kafka__bootstrap__servers=servers, startingOffsets="earliest")
         for _ in range(2):
@@ -92,7 +92,7 @@ def test_what_is_lost_skipped_or_malformed_is_counted(
     listener = LagListener(reported.append)
     reads.spark.streams.addListener(listener)
     try:
-        with FakeBrokerServer(cluster) as server:
+        with BrokerServer(cluster) as server:
             frame = reads.stream(
                 "t",
                 kafka__bootstrap__servers=server.bootstrap_servers,

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kfast.errors import CorruptRecordError, UnsupportedCompressionTypeError
+from kfast.protocol.api_keys import ApiKey
 from kfast.spark.source.consumer_cache import ConsumerCache
 from kfast.spark.source.range_reader import RangeReader, ReadSettings
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.read_counts import ReadCounts, SkippedBatch
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.damaged_topics import (
     flip_last_bit,
     set_codec,
@@ -20,11 +23,8 @@ from tests.end_to_end.damaged_topics import (
     set_record_length,
 )
 from tests.end_to_end.virtual import make_cluster
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fetch_faults import EditRecords, damage_batch
-from tests.fake_broker.releases import Api
-from tests.fake_broker.server import FakeBrokerServer
 from tests.reference.batches import with_crc
+from tests.simulation.partition_faults import EditRecords, damage_batch
 
 Change = Callable[[bytearray], object]
 
@@ -56,7 +56,7 @@ def read(
     size: str = "1048576",
 ) -> tuple[list[int], ReadCounts]:
     """Return the offsets of a range, and what was counted."""
-    with FakeBrokerServer(cluster) as server:
+    with BrokerServer(cluster) as server:
         kafka = {"bootstrap.servers": server.bootstrap_servers, "max.partition.fetch.bytes": size}
         reader = RangeReader(ReadSettings(kafka, skip_corrupt_batches=skip), cache=cache)
         batches = list(reader.read(OffsetRange("t", 0, start, until)))
@@ -110,7 +110,7 @@ def test_a_corrupt_batch_at_the_end_and_one_shared_by_two_tasks(cache: ConsumerC
 def test_a_batch_that_was_damaged_on_its_way_is_read(cache: ConsumerCache) -> None:
     """Q-03: it is fetched again before it is given up."""
     cluster = make_cluster(nodes=1, records=30)
-    cluster.faults.add(EditRecords(damage_batch(2)), api=Api.FETCH, nth=1)
+    cluster.faults.add(EditRecords(damage_batch(2)), api=ApiKey.FETCH, nth=1)
     offsets, counts = read(cluster, cache)
     assert offsets == list(range(30))
     assert counts.is_complete

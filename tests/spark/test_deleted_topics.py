@@ -20,9 +20,9 @@ from kfast.spark.source.stream_offsets import ENDS_MAX_AGE_MS, StreamOffsets
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.store import LocalStore
 from kfast.table.topic_ids import TopicIds
+from kfast.testing.server import BrokerServer
 from kfast.types import TopicPartition
 from tests.end_to_end.ingests import START_MS, Truth
-from tests.fake_broker.server import FakeBrokerServer
 from tests.fake_clock import FakeClock
 from tests.spark.support import FakeLookup, at, options, tp
 
@@ -42,7 +42,7 @@ def truth() -> Truth:
 @pytest.fixture
 def servers(truth: Truth) -> Iterator[str]:
     """Their broker."""
-    with FakeBrokerServer(truth.cluster) as server:
+    with BrokerServer(truth.cluster) as server:
         yield server.bootstrap_servers
 
 

@@ -11,9 +11,9 @@ from kfast.local.local_kafka import LocalKafka
 from kfast.spark.source.options import parse_options
 from kfast.spark.source.stream_offsets import StreamOffsets
 from kfast.table.offset_ranges import OffsetRange, bundle_ranges
+from kfast.testing.server import BrokerServer
 from kfast.types import TopicPartition
 from tests.end_to_end.ingests import Truth
-from tests.fake_broker.server import FakeBrokerServer
 from tests.fake_clock import FakeClock
 from tests.integration.kafka_writer import KafkaWriter, Message
 from tests.spark.conftest import TopicFactory
@@ -43,7 +43,7 @@ def test_a_plan_asks_the_broker_a_few_times_and_small_ranges_share_tasks() -> No
     for number in range(PARTITIONS):
         truth.write(number, RECORDS)
     columns: Any = None  # not used by a plan
-    with FakeBrokerServer(truth.cluster) as server:
+    with BrokerServer(truth.cluster) as server:
         given = {"kafka.bootstrap.servers": server.bootstrap_servers, "subscribe": "t"}
         try:
             tasks = KafkaBatchReader(parse_options(given, is_stream=False), columns).partitions()

@@ -18,8 +18,8 @@ from kfast.spark.source.driver import OffsetLookup
 from kfast.spark.source.options import parse_options
 from kfast.spark.source.range_reader import RangeReader, ReadSettings
 from kfast.table.offset_ranges import OffsetRange
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.ingests import Truth, fetched_offsets
-from tests.fake_broker.server import FakeBrokerServer
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import delete_records
 from tests.spark.conftest import TopicFactory
@@ -279,7 +279,7 @@ def test_nothing_is_fetched_behind_the_end_of_a_range(cache: ConsumerCache) -> N
     truth = Truth()
     truth.write(0, 50)
     few = {"max.partition.fetch.bytes": "100", "fetch.max.bytes": "100"}
-    with FakeBrokerServer(truth.cluster) as server:
+    with BrokerServer(truth.cluster) as server:
         kafka = {"bootstrap.servers": server.bootstrap_servers, **few}
         reader = RangeReader(ReadSettings(kafka, True, 10_000), cache=cache)
         for start, until, last in ((0, 13, 7), (13, 50, 49)):

@@ -10,9 +10,9 @@ import pytest
 
 import kfast
 from kfast.table.table_log import STAGING
+from kfast.testing.server import BrokerServer
 from tests.document_examples import examples
 from tests.end_to_end.ingests import Table, Truth
-from tests.fake_broker.server import FakeBrokerServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ def test_each_record_is_read_once(
 ) -> None:
     """RC-09: in one folder and in folders as in Hive."""
     truth = Truth()
-    with FakeBrokerServer(truth.cluster) as server:
+    with BrokerServer(truth.cluster) as server:
         table = Table(tmp_path / "t", server.bootstrap_servers)
         for _ in range(2):
             for number in range(2):
@@ -60,7 +60,7 @@ def test_each_record_is_read_once(
 def test_added_columns(spark: SparkSession, tmp_path: Path) -> None:
     """RC-11: of the record and inside of a value; null in files that were written before."""
     truth = Truth("trades", 1)
-    with FakeBrokerServer(truth.cluster) as server:
+    with BrokerServer(truth.cluster) as server:
         table = Table(tmp_path / "t", server.bootstrap_servers)
         for number, added in enumerate(({}, {"note": "string"})):
             truth.cluster.append("trades", 0, [b'{"id": %d, "note": "x"}' % number] * 3)

@@ -9,13 +9,9 @@ from dataclasses import replace
 import pytest
 
 from kfast.errors import CorruptRecordError, UnsupportedCompressionTypeError
+from kfast.testing.batches import Record
 from tests.reference import golden
-from tests.reference.batches import (
-    Record,
-    encode_message,
-    encode_message_set,
-    encode_record_batch,
-)
+from tests.reference.batches import encode_message, encode_message_set, encode_record_batch
 from tests.reference.compression import Codec, compress
 from tests.reference.decoder import DecodedRecord
 from tests.reference.native import decode

@@ -9,17 +9,9 @@ from dataclasses import replace
 import pytest
 
 from kfast.errors import CorruptRecordError, UnsupportedCompressionTypeError
+from kfast.testing.batches import HEADER_SIZE, Record, encode_record, encode_records, varint
 from tests.reference import golden
-from tests.reference.batches import (
-    HEADER_SIZE,
-    Record,
-    encode_batch_header,
-    encode_record,
-    encode_record_batch,
-    encode_records,
-    varint,
-    with_crc,
-)
+from tests.reference.batches import encode_batch_header, encode_record_batch, with_crc
 from tests.reference.compression import Codec, compress
 from tests.reference.decoder import DecodedRecord
 from tests.reference.native import Decoded, decode

@@ -14,8 +14,8 @@ import pytest
 from kfast._native.buffers import copy_of, live_bytes, live_count
 from kfast._native.record_batch import RecordIndex, SliceDecoder
 from kfast.errors import CorruptRecordError, KafkaError, RecordTooLargeError
+from kfast.testing.batches import Record
 from tests.reference.batches import (
-    Record,
     encode_control_batch,
     encode_message_set,
     encode_record_batch,

@@ -13,7 +13,8 @@ import pytest
 
 from kfast._native.buffers import copy_of
 from kfast._native.record_batch import SliceDecoder
-from tests.reference.batches import Record, encode_record_batch
+from kfast.testing.batches import Record
+from tests.reference.batches import encode_record_batch
 from tests.reference.peers import AiokafkaRecords
 
 BATCHES = 2_000

@@ -7,15 +7,9 @@ import struct
 import pytest
 
 from kfast.errors import CorruptRecordError
+from kfast.testing.batches import ABORT, COMMIT, Record
 from tests.reference import golden
-from tests.reference.batches import (
-    ABORT,
-    COMMIT,
-    Record,
-    encode_batch_header,
-    encode_control_batch,
-    encode_record_batch,
-)
+from tests.reference.batches import encode_batch_header, encode_control_batch, encode_record_batch
 from tests.reference.compression import Codec
 from tests.reference.native import decode
 

@@ -22,15 +22,15 @@ from kfast.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
+from kfast.protocol.api_keys import ApiKey
 from kfast.records.partition_records import PartitionRecords
 from kfast.settings.offset_reset import RESET_EARLIEST, RESET_NONE
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import NeverAnswer, PartitionError
+from kfast.testing.topology import NO_LEADER
 from kfast.types import TopicPartition
 from tests.end_to_end.virtual import T0, T1, make_cluster
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import NeverAnswer, PartitionError
-from tests.fake_broker.loopback_consumer import LoopbackConsumer
-from tests.fake_broker.releases import Api
-from tests.fake_broker.topology import NO_LEADER
+from tests.simulation.loopback_consumer import LoopbackConsumer
 
 READ_UNCOMMITTED = 0
 SMALL = {"max_partition_fetch_bytes": 200, "buffer_memory_bytes": 1_000}
@@ -196,7 +196,7 @@ def test_an_empty_partition_is_not_waited_for() -> None:
     empty = Reader(cluster).begin(0, 0)
     assert empty.to_end() == []
     assert empty.consumer.assignment() == set()
-    assert not cluster.requests.select(Api.FETCH)[20:]
+    assert not cluster.requests.select(ApiKey.FETCH)[20:]
 
 
 def test_an_end_before_the_start_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -379,13 +379,13 @@ def without_leader(reader: Reader) -> None:
 
 
 def silent_broker(reader: Reader) -> None:
-    for api in (Api.FETCH, Api.LIST_OFFSETS, Api.METADATA):
+    for api in (ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA):
         reader.cluster.faults.add(NeverAnswer(), api=api, times=None)
 
 
 def failing_fetches(reader: Reader) -> None:
     """The broker has the log and answers, but does not hand out records."""
-    reader.cluster.faults.add(PartitionError(-1), api=Api.FETCH, times=None)
+    reader.cluster.faults.add(PartitionError(-1), api=ApiKey.FETCH, times=None)
 
 
 @pytest.mark.parametrize("silence", [without_leader, silent_broker, failing_fetches])

@@ -8,7 +8,8 @@ from typing import Any
 from kfast._native.record_batch import RecordIndex
 from kfast._native.text_writer import TextWriter
 from kfast.cli.formats import TextOptions, text_format
-from tests.reference.batches import Headers, Record, encode_record_batch
+from kfast.testing.batches import Headers, Record
+from tests.reference.batches import encode_record_batch
 from tests.reference.native import decode
 
 START_MS = 1_735_689_600_000  # 2025-01-01

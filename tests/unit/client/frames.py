@@ -12,7 +12,7 @@ from kfast.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from tests.fake_broker.headers import encode_response
+from kfast.testing.headers import encode_response
 
 SIZE_PREFIX = 4
 

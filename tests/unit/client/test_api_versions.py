@@ -20,7 +20,7 @@ from kfast.protocol.messages.api_versions import (
     ApiVersionsResponse,
     FinalizedFeatureKey,
 )
-from tests.fake_broker.releases import RELEASES
+from kfast.testing.releases import RELEASES
 from tests.unit.client.frames import body
 
 NODE = Node(3, "b3", 9092)

@@ -22,7 +22,7 @@ from kfast.errors import (
 )
 from kfast.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kfast.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.fake_broker.headers import RequestHeader, decode_request_header
+from kfast.testing.headers import RequestHeader, decode_request_header
 from tests.unit.client.frames import frame, metadata, partition, topic
 from tests.unit.network.scripted import Outcomes, current_ranges
 

@@ -48,10 +48,11 @@ from kfast.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kfast.settings.offset_reset import OffsetResetStrategy
+from kfast.testing.batches import Record
 from kfast.threads.application_steps import ApplicationSteps
 from kfast.types import TopicPartition
 from tests.fake_clock import FakeClock
-from tests.reference.batches import Record, encode_record_batch
+from tests.reference.batches import encode_record_batch
 from tests.unit.configs import config
 from tests.unit.consumer.clusters import cluster, topic_id_of
 from tests.unit.consumer.fakes import FakeBuild, FakeRows
@@ -120,7 +121,7 @@ def fetch_response(parts: Mapping[TopicPartition, Part], incarnation: int = 0) -
 
 
 @dataclass
-class FakeConnections:
+class BrokerConnections:
     """NodeConnections: brokers are usable unless a test says otherwise."""
 
     down: set[int] = field(default_factory=set)
@@ -180,7 +181,7 @@ class Harness:
         self.config = config(configs)
         self.clock = FakeClock()
         self.metadata = Metadata(self.config, self.clock)
-        self.connections = FakeConnections()
+        self.connections = BrokerConnections()
         self.rooms = 0
         self.subscriptions = SubscriptionState(
             OffsetResetStrategy.parse(self.config.auto_offset_reset),

@@ -26,7 +26,7 @@ from kfast.protocol.message import Message
 from kfast.protocol.messages import REQUESTS
 from kfast.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kfast.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
-from tests.fake_broker.headers import RequestHeader, decode_request_header, encode_response
+from kfast.testing.headers import RequestHeader, decode_request_header, encode_response
 from tests.fake_clock import FakeClock
 
 Answer = Callable[["Received"], Message | bytes | None]

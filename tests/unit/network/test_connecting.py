@@ -19,7 +19,7 @@ from kfast.errors import (
 )
 from kfast.network.transport import EVENT_READ
 from kfast.protocol.api_keys import ApiKey
-from tests.fake_broker.releases import RELEASES
+from kfast.testing.releases import RELEASES
 from tests.unit.client.frames import metadata
 from tests.unit.network.bench_client import Bench
 from tests.unit.network.scripted import metadata_answer

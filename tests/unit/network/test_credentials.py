@@ -10,8 +10,8 @@ from kfast.security.sasl.plain import PasswordSource, PlainMechanism
 from kfast.security.sasl.token_cache import RefreshRule, TokenCache
 from kfast.settings.secret import Secret
 from kfast.types import OAuthToken
-from tests.fake_broker.login_steps import LoginSteps
 from tests.fake_clock import FakeClock
+from tests.simulation.login_steps import LoginSteps
 
 FACTS = LoginFacts("PLAIN", True, False)
 

@@ -26,7 +26,7 @@ from kfast.protocol.messages.fetch import (
     PartitionData,
 )
 from kfast.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.fake_broker.headers import decode_request_header
+from kfast.testing.headers import decode_request_header
 
 TOPIC_ID = bytes(range(1, 17))
 

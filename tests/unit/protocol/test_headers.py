@@ -16,7 +16,7 @@ from kfast.protocol.messages.api_versions import (
     ApiVersionsResponse,
 )
 from kfast.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.fake_broker.headers import RequestHeader, decode_request_header, encode_response
+from kfast.testing.headers import RequestHeader, decode_request_header, encode_response
 
 ALL = [
     (request, version)

@@ -18,7 +18,8 @@ from kfast.records import (
     PartitionRecords,
     build_partition_records,
 )
-from tests.reference.batches import Record, encode_record_batch
+from kfast.testing.batches import Record
+from tests.reference.batches import encode_record_batch
 from tests.reference.compression import Codec
 from tests.reference.golden import V2
 

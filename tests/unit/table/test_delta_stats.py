@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kfast.table.delta_stats import delta_stats
+from kfast.testing.server import BrokerServer
 from tests.end_to_end.ingests import Table, Truth
-from tests.fake_broker.server import FakeBrokerServer
 
 deltalake = pytest.importorskip("deltalake")
 
@@ -56,7 +56,7 @@ def dataset(tmp_path: Path) -> Any:
     """Give a Delta table of three files, as an Arrow dataset of deltalake's."""
     truth = Truth(partitions=1)
     truth.write(0, 30)
-    with FakeBrokerServer(truth.cluster) as server:
+    with BrokerServer(truth.cluster) as server:
         table = Table(tmp_path / "t", server.bootstrap_servers)
         table.ingest(format="delta", rows_per_file=7, key="text", value="text")
     return deltalake.DeltaTable(str(table.folder)).to_pyarrow_dataset()

@@ -23,11 +23,12 @@ from kfast.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
+from kfast.protocol.api_keys import ApiKey
+from kfast.testing.cluster import FakeCluster
+from kfast.testing.faults import Drop, EditResponse, NeverAnswer, TopLevelError
+from kfast.testing.releases import RELEASE_NAMES
 from kfast.types import OffsetAndMetadata, TopicPartition
-from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import Drop, EditResponse, NeverAnswer, TopLevelError
-from tests.fake_broker.loopback_consumer import LoopbackConsumer
-from tests.fake_broker.releases import RELEASE_NAMES, Api
+from tests.simulation.loopback_consumer import LoopbackConsumer
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 GROUPS = [f"group-{number}" for number in range(12)]
@@ -81,7 +82,7 @@ def test_every_release_answers(release: str) -> None:
     assert all(
         cluster.groups.coordinator(name) == each.coordinator for name, each in listed.items()
     )
-    requests = len([1 for one in cluster.requests if one.api_key == Api.OFFSET_FETCH])
+    requests = len([1 for one in cluster.requests if one.api_key == ApiKey.OFFSET_FETCH])
     has_batches = release not in {"2.1", "2.8"}
     assert requests == (3 if has_batches else len(GROUPS))
 
@@ -94,9 +95,9 @@ def test_groups_of_a_coordinator_share_a_request() -> None:
         assert committed(ask_again(client, COMMITTED_OFFSETS)) == EXPECTED
     counts = {
         api: sum(one.api_key == api for one in cluster.requests)
-        for api in (Api.FIND_COORDINATOR, Api.OFFSET_FETCH)
+        for api in (ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FETCH)
     }
-    assert counts == {Api.FIND_COORDINATOR: 1, Api.OFFSET_FETCH: 6}
+    assert counts == {ApiKey.FIND_COORDINATOR: 1, ApiKey.OFFSET_FETCH: 6}
 
 
 def test_a_group_that_is_not_there_is_dead() -> None:
@@ -131,8 +132,8 @@ def test_a_coordinator_that_moves_or_loads_is_waited_for(state: str) -> None:
     assert committed(ask_again(client, COMMITTED_OFFSETS)) == EXPECTED
 
 
-@pytest.mark.parametrize("api", [Api.FIND_COORDINATOR, Api.OFFSET_FETCH])
-def test_a_lost_connection_is_asked_again(api: Api) -> None:
+@pytest.mark.parametrize("api", [ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FETCH])
+def test_a_lost_connection_is_asked_again(api: ApiKey) -> None:
     """CL-64: a response cut off in the middle."""
     cluster = make_cluster()
     cluster.faults.add(Drop(after_bytes=6), api=api, times=2)
@@ -161,7 +162,7 @@ def test_one_denied_group_hides_no_other() -> None:
 def test_silence_is_an_error_of_the_groups_concerned() -> None:
     """CL-64: at the deadline, naming group and cause."""
     cluster = make_cluster()
-    cluster.faults.add(TopLevelError(16), api=Api.OFFSET_FETCH, times=None, node=1)
+    cluster.faults.add(TopLevelError(16), api=ApiKey.OFFSET_FETCH, times=None, node=1)
     answers = ask(cluster, COMMITTED_OFFSETS, timeout_ms=3_000)
     silent = {group for group in GROUPS if cluster.groups.coordinator(group) == 1}
     assert silent
@@ -173,7 +174,7 @@ def test_silence_is_an_error_of_the_groups_concerned() -> None:
     )
     assert "the committed offsets failed" in error.cause
     cluster.faults.rules.clear()
-    cluster.faults.add(NeverAnswer(), api=Api.METADATA, times=None)
+    cluster.faults.add(NeverAnswer(), api=ApiKey.METADATA, times=None)
     client = LoopbackConsumer(cluster)
     with pytest.raises(KafkaTimeoutError, match="the cluster: the list of groups did not come"):
         ask_again(client, list_groups(), ALL, 2_000)
@@ -193,7 +194,7 @@ def test_filters_need_their_versions() -> None:
 # --- hostile responses ----------------------------------------------------------------------------
 
 
-def edited(api: Api, edit: Callable[[Any], None], times: int | None = None) -> FakeCluster:
+def edited(api: ApiKey, edit: Callable[[Any], None], times: int | None = None) -> FakeCluster:
     cluster = make_cluster()
     cluster.faults.add(EditResponse(lambda message, _: edit(message)), api=api, times=times)
     return cluster
@@ -206,8 +207,8 @@ def test_a_response_without_the_group_is_asked_again() -> None:
         for group in message.groups:
             group.group_id += "x"
 
-    assert committed(ask(edited(Api.OFFSET_FETCH, rename, 4), COMMITTED_OFFSETS)) == EXPECTED
-    answers = ask(edited(Api.OFFSET_FETCH, rename), COMMITTED_OFFSETS, timeout_ms=2_000)
+    assert committed(ask(edited(ApiKey.OFFSET_FETCH, rename, 4), COMMITTED_OFFSETS)) == EXPECTED
+    answers = ask(edited(ApiKey.OFFSET_FETCH, rename), COMMITTED_OFFSETS, timeout_ms=2_000)
     assert {*answers} == {*GROUPS}
     assert all("does not contain group" in error.cause for error in answers.values())
 
@@ -220,9 +221,8 @@ def test_impossible_coordinators_are_asked_again() -> None:
             for each in message.coordinators:
                 setattr(each, name, value)
 
-        assert (
-            committed(ask(edited(Api.FIND_COORDINATOR, change, 2), COMMITTED_OFFSETS)) == EXPECTED
-        )
+        cluster = edited(ApiKey.FIND_COORDINATOR, change, 2)
+        assert committed(ask(cluster, COMMITTED_OFFSETS)) == EXPECTED
 
 
 def test_impossible_offsets_and_partitions_are_dropped() -> None:
@@ -237,7 +237,7 @@ def test_impossible_offsets_and_partitions_are_dropped() -> None:
                     if group.group_id == GROUPS[1]:
                         part.partition_index = -1
 
-    answers = ask(edited(Api.OFFSET_FETCH, change), COMMITTED_OFFSETS)
+    answers = ask(edited(ApiKey.OFFSET_FETCH, change), COMMITTED_OFFSETS)
     assert answers[GROUPS[0]] == answers[GROUPS[1]] == {}
     assert answers[GROUPS[2]][T0].offset == 12
 
@@ -254,7 +254,7 @@ def test_a_malformed_assignment_is_no_assignment() -> None:
                 group.protocol_type, data = kinds[group.group_id]
                 group.members = [DescribedGroupMember("m", None, "c", "/h", b"", data)]
 
-    answers = ask(edited(Api.DESCRIBE_GROUPS, change), DESCRIBE_GROUPS, [*kinds])
+    answers = ask(edited(ApiKey.DESCRIBE_GROUPS, change), DESCRIBE_GROUPS, [*kinds])
     for answer in answers.values():
         assert isinstance(answer, GroupDescription)
         assert [member.partitions for member in answer.members] == [None]
@@ -268,10 +268,10 @@ def test_offsets_are_committed_by_a_non_member() -> None:
     cluster = make_cluster()
     group = GROUPS[0]
     question = commit_offsets({T0: OffsetAndMetadata(3, "", -1), T1: OffsetAndMetadata(4, "", -1)})
-    cluster.faults.add(TopLevelError(16), api=Api.OFFSET_COMMIT)
+    cluster.faults.add(TopLevelError(16), api=ApiKey.OFFSET_COMMIT)
     assert ask(cluster, question, [group]) == {group: {T0: 0, T1: 0}}
     assert cluster.groups.committed(group) == {T0: 3, T1: 4}
-    request = next(one for one in cluster.requests if one.api_key == Api.OFFSET_COMMIT)
+    request = next(one for one in cluster.requests if one.api_key == ApiKey.OFFSET_COMMIT)
     assert (request.message.generation_id_or_member_epoch, request.message.member_id) == (-1, "")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.reference.batches import COMMIT, encode_control_batch
+from kfast.testing.batches import COMMIT
+from tests.reference.batches import encode_control_batch
 from tests.unit.consumer.fakes import T0, T1
 from tests.unit.consumer.harness import Harness, Part, batch, reading
 

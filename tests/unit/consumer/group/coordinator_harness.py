@@ -25,7 +25,7 @@ from kfast.threads.application_steps import ApplicationSteps
 from kfast.types import TopicPartition
 from tests.fake_clock import FakeClock
 from tests.unit.consumer.fakes import T0, T1, T2
-from tests.unit.consumer.harness import FakeConnections
+from tests.unit.consumer.harness import BrokerConnections
 
 if TYPE_CHECKING:
     from kfast.client.cluster import Cluster
@@ -37,8 +37,8 @@ GROUP = "g"
 LEADERS: Mapping[TopicPartition, tuple[int, int]] = {T0: (1, 5), T1: (1, 5), T2: (3, 5)}
 
 
-class GroupConnections(FakeConnections):
-    """FakeConnections that note the channels asked about; channels can fail by themselves."""
+class GroupConnections(BrokerConnections):
+    """BrokerConnections that note the channels asked about; channels can fail by themselves."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ from kfast.security.sasl.mechanism import SaslMechanism, Work
 from kfast.settings.secret import Secret
 
 if TYPE_CHECKING:
-    from tests.fake_broker.sasl import SaslServer
+    from kfast.testing.sasl import SaslServer
 
 NODE = Node(1, "b1", 9096)
 

@@ -41,9 +41,9 @@ from kfast.security.sasl.login import LoginFacts, SaslLogin, SaslLogins
 from kfast.security.sasl.plain import PlainMechanism
 from kfast.security.sasl.scram import ScramMechanism
 from kfast.settings.secret import Secret
-from tests.fake_broker.headers import decode_request_header
-from tests.fake_broker.login_steps import LoginSteps
-from tests.fake_broker.sasl import SaslListener, SaslSession
+from kfast.testing.headers import decode_request_header
+from kfast.testing.sasl import SaslListener, SaslSession
+from tests.simulation.login_steps import LoginSteps
 from tests.unit.client.frames import frame, metadata
 from tests.unit.network.scripted import Outcomes, current_ranges
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kfast.errors import AuthenticationError, SaslAuthenticationError
 from kfast.security.sasl.oauthbearer import OAuthBearerMechanism
 from kfast.settings.secret import Secret
+from kfast.testing.sasl import OAuthBearerServer, Refused
 from kfast.types import OAuthToken
-from tests.fake_broker.sasl import OAuthBearerServer, Refused
 from tests.unit.security.sasl.exchanges import NODE, run, token_of
 
 NOW_MS = 1_000_000

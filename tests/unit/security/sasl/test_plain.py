@@ -10,7 +10,7 @@ from kfast.errors import AuthenticationError, SaslAuthenticationError
 from kfast.security.sasl.mechanism import Work
 from kfast.security.sasl.plain import PlainMechanism
 from kfast.settings.secret import Secret
-from tests.fake_broker.sasl import PlainServer, Refused
+from kfast.testing.sasl import PlainServer, Refused
 from tests.unit.security.sasl.exchanges import NODE, run, token_of
 
 

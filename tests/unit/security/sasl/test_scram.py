@@ -13,7 +13,7 @@ from kfast.errors import AuthenticationError
 from kfast.security.sasl.mechanism import Work
 from kfast.security.sasl.scram import ScramMechanism
 from kfast.settings.secret import Secret
-from tests.fake_broker.sasl import Refused, ScramServer
+from kfast.testing.sasl import Refused, ScramServer
 from tests.unit.security.sasl.exchanges import NODE, run, token_of
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
