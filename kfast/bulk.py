@@ -43,6 +43,7 @@ from kfast.errors import (
     ConfigurationError,
     OffsetOutOfRangeError,
 )
+from kfast.internals import internals_of
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.records.consumer_records import ConsumerRecords
 from kfast.records.partition_records import PartitionRecords
@@ -149,7 +150,7 @@ def scan_topic(
     def batches(names: list[str]) -> Generator[PartitionRecords, None, None]:
         first, last = _as_datetime(start), _as_datetime(end)
         with KafkaConsumer(config=config, **settings) as consumer:
-            consumer.internals.select_columns(columns)
+            internals_of(consumer).select_columns(columns)
             _check_times(first, last)
             ranges = _resolve_range(consumer, wanted, first, last, skips_lost=skips_lost)
             names += sorted({tp.topic for tp in ranges})
@@ -288,17 +289,17 @@ def _topic_names(consumer: KafkaConsumer, wanted: Sequence[str | TopicPartition]
 def _resolve_partitions(
     consumer: KafkaConsumer, wanted: Sequence[str | TopicPartition], names: set[str]
 ) -> list[TopicPartition]:
-    consumer.internals.expect_topics(
+    internals_of(consumer).expect_topics(
         names.union(each.topic for each in wanted if not isinstance(each, str))
     )
     partitions = {
         TopicPartition(name, n)
         for name in names
-        for n in consumer.internals.required_partitions(name)
+        for n in internals_of(consumer).required_partitions(name)
     }
     named = [check_partition(one) for one in wanted if not isinstance(one, str)]
     for name in {tp.topic for tp in named}:
-        known = consumer.internals.required_partitions(name)
+        known = internals_of(consumer).required_partitions(name)
         for tp in named:
             if tp.topic == name and tp.partition not in known:
                 raise unknown_partition(tp, known)
@@ -332,7 +333,7 @@ def resolve_bounds(
     starts = _positions(_as_datetime(start), partitions, "start", START)
     ends = _positions(_as_datetime(end), partitions, "end", END)
     return resolve_ranges(
-        consumer.internals,
+        internals_of(consumer),
         {tp: Range(starts[tp], ends[tp]) for tp in partitions},
         skips_lost=skips_lost,
         gone_hint=_GAP_HINT,

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from kfast.application.health import ConsumerHealth
     from kfast.application.rebalance_listener import RebalanceCallbacks
     from kfast.consumer.group.membership import CloseOperation
-    from kfast.errors import UnknownTopicOrPartitionError
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
     from kfast.records.partition_records import PartitionRecords
@@ -577,16 +576,10 @@ class KafkaConsumer:
     def __repr__(self) -> str:
         return line_of(getattr(self, "_config", None), getattr(self, "_runtime", None))
 
-    # --- for kfast.bulk and kfast.spark: not part of the stable API -------------------------------
-
     @property
-    def internals(self) -> ConsumerInternals:
-        """Further calls for kfast itself."""
+    def _internals(self) -> ConsumerInternals:
+        """Further calls, for kfast's own programs (`kfast.internals`)."""
         return ConsumerInternals(self._shared)
-
-    def unknown_topic_error(self, topic: str) -> UnknownTopicOrPartitionError:
-        """Return the error for a topic that does not exist, with the nearest name that does."""
-        return self._shared.lookups.unknown_topic_error(topic)
 
     def _timeout(self, timeout_ms: int | None) -> int:
         return (

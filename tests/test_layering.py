@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from kfast import internals
 from tests.import_rules import (
     ROOMS,
     imports_of,
+    matches,
     modules_below,
     pyx_violations,
     rooms_below,
@@ -257,3 +259,53 @@ def test_system_calls_locks_and_signals_stay_where_they_are(line: str, complaint
     assert complaint in found
     allowed = "network.receive" if complaint == "system calls" else "_runtime.wakeup_event"
     assert pyx_violations(allowed, line) == []
+
+
+CORE = (
+    *("application", "consumer", "client", "network", "threads", "protocol", "security"),
+    *("kafka_consumer", "_native"),
+)
+"""The parts of a consumer, which other programs of kfast reach through ``kfast.internals``."""
+
+OPEN = ("errors", "types", "structs", "config", "transactions", "internals", "_base")
+"""What the programs may import beside the names of ``kfast`` itself."""
+
+REACH = {"cli": 96, "table": 72, "spark": 114}
+"""How many modules that are not public the files of a room import: these numbers only fall."""
+
+
+def reach_of(room: str) -> list[tuple[str, str]]:
+    """Return the modules outside of a room that its files import and that are not public."""
+    reach = set()
+    for module, is_package, path in PYTHON_MODULES:
+        if not f"{module}.".startswith(f"kfast.{room}."):
+            continue
+        for item in imports_of(path.read_text(encoding="utf-8"), module, is_package):
+            target = item.module.rpartition(".")[0].removeprefix("kfast").removeprefix(".")
+            if item.module.startswith("kfast.") and target and not matches(target, (room, *OPEN)):
+                reach.add((module, target))
+    return sorted(reach)
+
+
+@pytest.mark.parametrize("room", REACH)
+def test_programs_reach_the_parts_of_a_consumer_through_the_seam(room: str) -> None:
+    direct = [(module, target) for module, target in reach_of(room) if matches(target, CORE)]
+    # Spark's workers report which of their packages cannot be imported.
+    assert direct == ([("kfast.spark.source.process_check", "_native")] if room == "spark" else [])
+
+
+@pytest.mark.parametrize("room", REACH)
+def test_programs_reach_into_fewer_modules_that_are_not_public(room: str) -> None:
+    """Lower the number with the reach, so that it cannot grow again."""
+    assert len(reach_of(room)) == REACH[room], reach_of(room)
+
+
+def test_every_name_of_the_seam_is_used() -> None:
+    used = {
+        item.module.rpartition(".")[2]
+        for module, is_package, path in PYTHON_MODULES
+        for item in imports_of(path.read_text(encoding="utf-8"), module, is_package)
+        if item.module.startswith("kfast.internals.")
+    }
+    assert {*internals.__all__} == used
+    assert all(getattr(internals, name) for name in used)

@@ -106,7 +106,7 @@ class RangeConsumer(Protocol):
     """The methods of ``KafkaConsumer`` that a read uses."""
 
     @property
-    def internals(self) -> ConsumerInternals: ...
+    def _internals(self) -> ConsumerInternals: ...
     def poll(self, timeout_ms: int) -> Any: ...
     def assign(self, partitions: Collection[TopicPartition]) -> None: ...
     def assignment(self) -> set[TopicPartition]: ...
@@ -136,6 +136,7 @@ class BoundedRead(Generic[B]):
         clock: Clock | None = None,
         watch: Callable[[TopicPartition, B], object] | None = None,
     ) -> None:
+        self._internals = consumer._internals
         self._consumer = consumer
         self._policy = policy
         self._error_of = error_of
@@ -178,7 +179,7 @@ class BoundedRead(Generic[B]):
         self._idle_since_ms = None
         if partitions:
             self._consumer.assign(sorted(partitions))
-            self._consumer.internals.read_range(self.ends)
+            self._internals.read_range(self.ends)
             for tp in partitions:
                 self._consumer.seek(tp, starts[tp])
             self._consumer.resume(*self._paused.intersection(partitions))
@@ -256,7 +257,7 @@ class BoundedRead(Generic[B]):
             batches.append((tp, batch))
         if not batches:  # interceptors may have left out everything
             for tp in [*(self.positions if self._follows else self.ends)]:
-                position = self._consumer.internals.position(tp)
+                position = self._internals.position(tp)
                 if position is not None and position > self.positions[tp]:
                     self._move(tp, position)
         return batches
@@ -332,7 +333,7 @@ class BoundedRead(Generic[B]):
             return
         limit_ms = self._policy.silence_ms
         if limit_ms is None:
-            limit_ms = self._consumer.internals.timeout_ms
+            limit_ms = self._internals.timeout_ms
         if now_ms - self._idle_since_ms >= limit_ms:
             tp = min(self.ends or self.positions)
             loss = Loss(LossKind.SILENT, tp, self.positions[tp], None, failure, silent_ms=limit_ms)
@@ -344,7 +345,7 @@ class BoundedRead(Generic[B]):
     def _check_ends(self, partitions: Iterable[TopicPartition]) -> KafkaError | None:
         """Look for logs that no longer have their range; return why that is not known."""
         try:
-            log_ends = self._consumer.internals.high_watermarks(partitions)
+            log_ends = self._internals.high_watermarks(partitions)
         except UnknownTopicOrPartitionError as error:
             deleted = [
                 tp

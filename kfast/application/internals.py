@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kfast.application.shared_parts import SharedParts
     from kfast.client.cluster import TopicMetadata
     from kfast.consumer.positions.list_offsets import Offsets as LogOffsets
+    from kfast.errors import UnknownTopicOrPartitionError
     from kfast.types import TopicPartition
 
 
@@ -69,6 +70,10 @@ class ConsumerInternals:
         """Return the partition numbers of a topic, None if there is none."""
         with self._shared.guard:
             return self._shared.lookups.partitions_of(topic, self.timeout_ms)
+
+    def unknown_topic_error(self, topic: str) -> UnknownTopicOrPartitionError:
+        """Return the error for a topic that does not exist, with the nearest name that does."""
+        return self._shared.lookups.unknown_topic_error(topic)
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the end of each log, under ``isolation_level="read_committed"`` too."""

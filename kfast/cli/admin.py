@@ -8,18 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kfast._base.spelling import did_you_mean
-from kfast.application.cluster_admin import ClusterAdmin
-from kfast.application.topic_globs import is_glob
 from kfast.cli.options import Common
 from kfast.cli.rows import write_note
 from kfast.config import ConsumerConfig
-from kfast.consumer.admin.descriptions import CLASSIC, CONSUMER
 from kfast.errors import GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError
-from kfast.protocol.consumer_protocol import PROTOCOL_TYPE
+from kfast.internals import CLASSIC, CONSUMER, PROTOCOL_TYPE, ClusterAdmin, is_glob
 
 if TYPE_CHECKING:
-    from kfast.client.cluster import TopicMetadata
-    from kfast.consumer.admin.descriptions import GroupDescription, ListedGroup
+    from kfast.internals import GroupDescription, ListedGroup, TopicMetadata
 
 _OF_MEMBERS: Final = frozenset(
     {"group.id", "group.instance.id", "group.protocol", "enable.auto.commit", "auto.offset.reset"}

@@ -31,6 +31,7 @@ from kfast.cli.rows import Row, format_option, write_rows
 from kfast.config import ConsumerConfig
 from kfast.demo.contestants import CONFLUENT_TUNING, Ends
 from kfast.errors import KafkaError, UnknownTopicOrPartitionError
+from kfast.internals import internals_of
 from kfast.settings.secret import Secret
 from kfast.types import TopicPartition
 
@@ -224,7 +225,7 @@ def _counted(settings: Mapping[str, object], topic: str) -> tuple[Ends, int, int
     with kfast.KafkaConsumer(config=settings) as consumer:
         numbers = consumer.partitions_for_topic(topic)
         if numbers is None:
-            raise consumer.unknown_topic_error(topic)
+            raise internals_of(consumer).unknown_topic_error(topic)
         partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
         starts, limits = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     ends = {tp: (starts[tp], limits[tp]) for tp in partitions if limits[tp] > starts[tp]}

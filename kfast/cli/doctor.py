@@ -18,7 +18,6 @@ from typing import Any, Final
 import click
 
 from kfast._base.clock import SystemClock
-from kfast.application.cluster_admin import ClusterAdmin
 from kfast.cli.admin import settings_of
 from kfast.cli.common_settings import shown as shown_setting
 from kfast.cli.exits import command_hint, exit_code
@@ -31,8 +30,6 @@ from kfast.cli.rows import (
     write_rows,
     write_text,
 )
-from kfast.client.cluster import NO_LEADER, Node
-from kfast.client.diagnosis import advertised_address_dead, failure_kind
 from kfast.columns.table_text import shown, size_text
 from kfast.config import ConsumerConfig
 from kfast.errors import (
@@ -41,8 +38,15 @@ from kfast.errors import (
     LeaderNotAvailableError,
     MissingDependencyError,
 )
+from kfast.internals import (
+    NO_LEADER,
+    ClusterAdmin,
+    ConnectionProbe,
+    Node,
+    advertised_address_dead,
+    failure_kind,
+)
 from kfast.settings.sources import DEFAULT_ORIGIN
-from kfast.threads.connection_probe import ConnectionProbe
 from kfast.types import TopicPartition
 
 CHECK_COLUMNS: Final = ("name", "ok", "ms", "message", "try")

@@ -13,15 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kfast.application.cluster_admin import has_leader
 from kfast.config import ConsumerConfig
 from kfast.errors import GroupIdNotFoundError, KafkaError
+from kfast.internals import has_leader
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kfast.application.cluster_admin import ClusterAdmin
     from kfast.cli.rows import Cell
-    from kfast.consumer.admin.descriptions import GroupDescription
+    from kfast.internals import ClusterAdmin, GroupDescription
 
 LAG_COLUMNS: Final = (
     *("group", "topic", "partition", "committed", "start", "end", "lag", "time_lag_ms"),

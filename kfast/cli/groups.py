@@ -24,8 +24,7 @@ from kfast.errors import (
 from kfast.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from kfast.application.cluster_admin import ClusterAdmin
-    from kfast.consumer.admin.descriptions import GroupDescription, MemberDescription
+    from kfast.internals import ClusterAdmin, GroupDescription, MemberDescription
 
 GROUP_COLUMNS: Final = ("group", "state", "type", "protocol", "members", "coordinator")
 MEMBER_COLUMNS: Final = (

@@ -16,7 +16,6 @@ from typing import Any
 import click
 
 from kfast import KafkaConsumer, TopicPartition
-from kfast.application.read_bounds import END, START
 from kfast.cli.debezium_values import debezium_of, debezium_options, without_json
 from kfast.cli.ingest_compact import COMPACT, STORAGE_OPTION, output_option, storage_options
 from kfast.cli.ingest_engines import SPARK_NAMES, check_engine, spark_options
@@ -33,6 +32,7 @@ from kfast.cli.ranges import resolve
 from kfast.cli.registry import registry_if_needed, registry_option
 from kfast.cli.typed_values import taken_options, typed_deserializers, typed_options
 from kfast.errors import ConfigurationError
+from kfast.internals import END, START, internals_of
 from kfast.schemas.formats import TYPED_FORMATS
 from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.folders import HELP as FOLDERS
@@ -170,7 +170,7 @@ def _resolver(selection: Selection, *, skips_lost: bool) -> FindBounds:
 
     def bounds(consumer: KafkaConsumer, topics: Collection[str]) -> Mapping[TopicPartition, Bounds]:
         ranges, lost = resolve(
-            consumer.internals,
+            internals_of(consumer),
             lambda: dict.fromkeys(sorted(topics)),
             selection,
             None,

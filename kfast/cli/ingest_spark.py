@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kfast._base.clock import SystemClock
 from kfast._base.optional import optional_package
 from kfast._base.program import pairs
-from kfast.application.topic_globs import is_glob
 from kfast.cli.ingest_compact import note_secrets, storage_options
 from kfast.cli.ingest_report import BatchLines, ended_by_signals, ingest_watchers, report_end
 from kfast.cli.registry import registry_settings
@@ -39,6 +38,7 @@ from kfast.cli.typed_values import (
 )
 from kfast.deserializers.formats import known_root
 from kfast.errors import ConfigurationError, KafkaError
+from kfast.internals import is_glob
 from kfast.local.spark import (
     deferred_signals,
     errors_into,

@@ -18,7 +18,7 @@ from kfast.cli.rows import Row, format_option, write_rows, write_text
 from kfast.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from kfast.application.cluster_admin import ClusterAdmin
+    from kfast.internals import ClusterAdmin
 
 SUM_COLUMNS: Final = ("group", "partitions", "lag", "time_lag_ms")
 _WATCH: Final = "--watch"

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kfast.application.read_bounds import END, EVERYTHING, START, Kind, Position, Range
 from kfast.cli.durations import duration_ms, moment_ms
 from kfast.errors import ConfigurationError
+from kfast.internals import END, EVERYTHING, START, Kind, Position, Range
 
 _EXAMPLES: Final = ("@-1d", "@2026-01-31", "1500")
 _NUMBER: Final = re.compile(r"\d+(?:_\d+)*", re.ASCII)

@@ -6,17 +6,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from kfast._base.spelling import partition_range
-from kfast.application.read_bounds import (
+from kfast.cli.positions import Selection, time_meant_by
+from kfast.errors import ConfigurationError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from kfast.internals import (
+    KafkaConsumer,
     OffsetLookups,
     Range,
     Ranges,
+    internals_of,
+    is_glob,
     resolve_existing,
     resolve_ranges,
+    topics_like,
 )
-from kfast.application.topic_globs import is_glob, topics_like
-from kfast.cli.positions import Selection, time_meant_by
-from kfast.errors import ConfigurationError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from kfast.kafka_consumer import KafkaConsumer
 from kfast.types import TopicPartition
 
 GONE_HINT: Final = "-o start, or --lost skip"
@@ -44,7 +46,7 @@ def matching_topics(consumer: KafkaConsumer, names: Sequence[str]) -> TopicParti
         if not is_glob(name):
             topics[name] = consumer.partitions_for_topic(name)
             if topics[name] is None:
-                raise consumer.unknown_topic_error(name)
+                raise internals_of(consumer).unknown_topic_error(name)
             continue
         topics.update(
             dict.fromkeys(topics_like(name, consumer.topics(), "kfast topics lists them"))

@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kfast._base.optional import check_package
-from kfast.application.read_bounds import Kind
-from kfast.application.topic_globs import is_glob
 from kfast.cli.formats import (
     ALL_KINDS,
     COLUMNS,
@@ -54,6 +52,7 @@ from kfast.cli.typed_values import (
 )
 from kfast.columns.table_text import number_text, shown
 from kfast.errors import ConfigurationError
+from kfast.internals import Kind, is_glob
 
 if TYPE_CHECKING:
     from kfast import SchemaRegistry

@@ -14,14 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfast._base.clock import SystemClock
 from kfast._base.logs import get_logger
-from kfast.application.bounded_read import (
-    BoundedRead,
-    Loss,
-    ReadPolicy,
-    error_of,
-)
-from kfast.application.read_bounds import Ranges
-from kfast.application.topic_globs import is_glob
 from kfast.cli.positions import Selection
 from kfast.cli.ranges import GONE_HINT, matching_topics, resolve
 from kfast.errors import (
@@ -29,6 +21,15 @@ from kfast.errors import (
     LogTruncationError,
     OffsetOutOfRangeError,
     WakeupError,
+)
+from kfast.internals import (
+    BoundedRead,
+    Loss,
+    Ranges,
+    ReadPolicy,
+    error_of,
+    internals_of,
+    is_glob,
 )
 from kfast.types import TopicPartition
 
@@ -94,9 +95,9 @@ class Reading:
         if self._what.has_group:
             return
         names = self._what.topics
-        self._consumer.internals.expect_topics(name for name in names if not is_glob(name))
+        internals_of(self._consumer).expect_topics(name for name in names if not is_glob(name))
         self.ranges, self.skipped = resolve(
-            self._consumer.internals,
+            internals_of(self._consumer),
             lambda: matching_topics(self._consumer, names),
             self._what.selection,
             self._what.partitions,

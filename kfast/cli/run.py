@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kfast.application.bounded_read import POLL_MS
 from kfast.cli.output import Output, OutputError
 from kfast.cli.progress import Counts, Progress, can_draw
 from kfast.cli.reading import Reading, What, pattern_of
 from kfast.cli.stops import Stops
+from kfast.internals import POLL_MS
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 import kfast
-from kfast._native.wire_ids import scan
 from kfast.cli.admin import note
 from kfast.cli.options import Command, Common, Count, Words
 from kfast.cli.registry import find_registry, registry_of, registry_option
@@ -17,6 +16,7 @@ from kfast.cli.schema_infer import INFER, infer_parameters, infer_schema, newest
 from kfast.columns.bytes import BytesColumn
 from kfast.deserializers.formats import known_root
 from kfast.errors import ConfigurationError
+from kfast.internals import scan
 from kfast.registry.registered_schema import JSON, PROTOBUF, SchemaKey
 from kfast.schemas.proto_schema import registered_pool
 from kfast.schemas.protobuf_columns import message_columns

@@ -13,12 +13,12 @@ from typing import Any, Final
 import click
 
 import kfast
-from kfast.application.read_bounds import Kind, Position, Range
 from kfast.cli.options import Command, Common, Count, Words
 from kfast.cli.positions import Selection
 from kfast.cli.ranges import matching_topics, resolve
 from kfast.cli.rows import write_lines, write_note
 from kfast.errors import ConfigurationError
+from kfast.internals import Kind, Position, Range, internals_of
 from kfast.schemas import types
 from kfast.schemas.ddl import ddl_of_field
 from kfast.schemas.schema import Schema
@@ -76,7 +76,7 @@ def newest(common: Common, topic: str, sample: int, columns: Collection[str]) ->
     """Return the newest records of each partition of a topic."""
     with kfast.KafkaConsumer(config=common.configs()) as consumer:
         ranges, _ = resolve(
-            consumer.internals,
+            internals_of(consumer),
             lambda: matching_topics(consumer, [topic]),
             Selection(Range(Position(Kind.BEFORE_END, sample))),
             None,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kfast._native.text_writer import TextWriter
 from kfast.cli.formats import TABLE, TextFormat, TextOptions, TypedColumn, table, text_format
 from kfast.errors import ConfigurationError, DeserializationError
+from kfast.internals import TextWriter
 
 if TYPE_CHECKING:
     from kfast.cli.output import Output

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from kfast.kafka_consumer import KafkaConsumer
+from kfast.internals import KafkaConsumer
 
 if TYPE_CHECKING:
-    from kfast._native.record_index import RecordIndex
-    from kfast.consumer.fetch.completed_fetch import CompletedFetch
+    from kfast.internals import CompletedFetch, RecordIndex
     from kfast.types import TopicPartition
 
 

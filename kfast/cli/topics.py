@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kfast.application.cluster_admin import has_leader
 from kfast.cli.admin import admin_of, topics_of
 from kfast.cli.options import Command, Common
 from kfast.cli.rows import Row, format_option, iso, write_rows
+from kfast.internals import has_leader
 from kfast.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
-    from kfast.application.cluster_admin import ClusterAdmin
-    from kfast.client.cluster import TopicMetadata
+    from kfast.internals import ClusterAdmin, TopicMetadata
 
 TOPIC_COLUMNS: Final = (
     *("topic", "partitions", "replication", "under_replicated", "offsets", "newest", "internal"),

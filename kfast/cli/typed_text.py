@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kfast._native.column_text import ColumnTexts
 from kfast.cli.formats import TypedColumn
 from kfast.cli.sinks import Piece
 from kfast.cli.typed_values import with_command_hint
 from kfast.columns.column_text import text_source
 from kfast.columns.typed import StructColumn
 from kfast.deserializers.formats import known_root
+from kfast.internals import ColumnTexts
 from kfast.records.deserializing import OnError, TypedRows, decode_typed
 from kfast.schemas.types import DataType, Kind
 

@@ -65,7 +65,7 @@ def letter_topic(dead_letter: str | None) -> str:
     """
     if dead_letter is None or not dead_letter.startswith(_TOPIC):
         return ""
-    from kfast.application.arguments import check_topic  # noqa: PLC0415 - where one is given
+    from kfast.internals import check_topic  # noqa: PLC0415 - where one is given
 
     name = dead_letter.removeprefix(_TOPIC)
     check_topic(name)

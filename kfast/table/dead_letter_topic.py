@@ -42,7 +42,7 @@ from kfast.errors import (
     UnknownTopicOrPartitionError,
     exception_for,
 )
-from kfast.security.authentication_errors import printable
+from kfast.internals import printable
 from kfast.table.batches import DataFile
 from kfast.table.dead_letters import record_error
 from kfast.table.producer_settings import producer_settings

@@ -13,7 +13,7 @@ from typing import Final
 
 from kfast._base.logs import get_logger
 from kfast.errors import KafkaError
-from kfast.kafka_consumer import KafkaConsumer
+from kfast.internals import KafkaConsumer
 from kfast.table.topic_ids import id_bytes
 from kfast.types import OffsetOfTopic, TopicPartition
 

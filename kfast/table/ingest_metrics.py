@@ -16,7 +16,7 @@ from kfast.table.table_log import TableLog
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kfast.threads.metrics_server import MetricsServer
+    from kfast.internals import MetricsServer
 
 Lag = Mapping[TopicPartition, int]
 
@@ -50,7 +50,7 @@ def serve_metrics(
 
     Raises ``ConfigurationError`` if the address is malformed, or cannot be taken.
     """
-    from kfast.threads.metrics_server import MetricsServer  # noqa: PLC0415 - if it is asked for
+    from kfast.internals import MetricsServer  # noqa: PLC0415 - if it is asked for
 
     metrics = IngestMetrics(log, lag, is_over)
     return MetricsServer(address, metrics.text, metrics.tick)

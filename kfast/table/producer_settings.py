@@ -16,7 +16,7 @@ from kfast.settings.secret import Secret
 
 if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
-    from kfast.security.sasl.sasl_settings import SaslSettings
+    from kfast.internals import SaslSettings
 
 _OAUTH: Final = frozenset({"OAUTHBEARER", "AWS_MSK_IAM"})
 """What is OAUTHBEARER on the wire."""
@@ -61,10 +61,10 @@ def _address(host: str, port: int) -> str:
 
 
 def _tls(config: ConsumerConfig) -> Settings:
-    from kfast.security.tls.ciphers import openssl_name  # noqa: PLC0415 - with TLS only
-    from kfast.security.tls.stores import (  # noqa: PLC0415
+    from kfast.internals import (  # noqa: PLC0415
         ask_passwords,
         client_certificate,
+        openssl_name,
         trusted_certificates,
     )
 
@@ -95,7 +95,7 @@ def _tls(config: ConsumerConfig) -> Settings:
 
 
 def _sasl(config: ConsumerConfig) -> Settings:
-    from kfast.security.sasl.sasl_settings import SaslSettings  # noqa: PLC0415 - with SASL only
+    from kfast.internals import SaslSettings  # noqa: PLC0415 - with SASL only
 
     login = SaslSettings.of(config)
     if login.is_delegation_token:
@@ -139,7 +139,7 @@ def _oauth(config: ConsumerConfig, login: SaslSettings) -> Settings:
     if config.https_ca_location is not None:
         settings["https.ca.location"] = config.https_ca_location
     elif endpoint.is_https and config.ssl_truststore_location is not None:
-        from kfast.security.tls.stores import (  # noqa: PLC0415 - seldom used
+        from kfast.internals import (  # noqa: PLC0415 - seldom used
             ask_passwords,
             trusted_certificates,
         )
@@ -151,7 +151,7 @@ def _oauth(config: ConsumerConfig, login: SaslSettings) -> Settings:
 def _token_callback(
     config: ConsumerConfig, login: SaslSettings
 ) -> Callable[[str], tuple[str, float, str, Mapping[str, str]]]:
-    from kfast.security.sasl.token_provider import token_source  # noqa: PLC0415 - with OAuth only
+    from kfast.internals import token_source  # noqa: PLC0415 - with OAuth only
 
     argument = config.sasl_oauthbearer_config or Secret("")
     source = token_source(login.provider, argument, login.mechanism)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kfast._base.optional import optional_package
 from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError
-from kfast.kafka_consumer import KafkaConsumer
+from kfast.internals import KafkaConsumer, internals_of
 from kfast.spark.ingest.checkpoint import open_table
 from kfast.spark.ingest.plan import IngestPlan
 from kfast.spark.source.count_channel import CHANNEL
@@ -236,7 +236,7 @@ class QueryOptions:
         check_partition_by(self.format, self.partition_by)
         check_iceberg(self.format, self.iceberg_table)
         if self.metrics is not None:
-            from kfast.threads.metrics_server import metrics_address  # noqa: PLC0415 - if asked for
+            from kfast.internals import metrics_address  # noqa: PLC0415 - if asked for
 
             metrics_address(self.metrics)
 
@@ -370,7 +370,7 @@ def _letters(dead_letter: str, options: QueryOptions, table: str, *, is_connect:
     producer_settings(ConsumerConfig(source.kafka))
     if not is_connect:  # whose client may have no way to the brokers
         with KafkaConsumer(config=source.kafka) as consumer:
-            consumer.internals.required_partitions(topic)
+            internals_of(consumer).required_partitions(topic)
     return dead_letter
 
 

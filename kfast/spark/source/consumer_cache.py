@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kfast.errors import ConfigurationError
-from kfast.kafka_consumer import KafkaConsumer
+from kfast.internals import KafkaConsumer
 from kfast.settings.secret import Secret
 from kfast.spark.source.setting_errors import as_option_error
 

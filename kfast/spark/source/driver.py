@@ -15,9 +15,8 @@ from types import TracebackType
 from typing import Final, Protocol, TypeVar
 
 from kfast._base.logs import get_logger
-from kfast.consumer.unknown_topic_check import unknown_partition
 from kfast.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
-from kfast.kafka_consumer import KafkaConsumer
+from kfast.internals import KafkaConsumer, internals_of, unknown_partition
 from kfast.spark.source.consumer_cache import CONSUMERS, ConsumerCache
 from kfast.spark.source.data_loss import DataLoss
 from kfast.spark.source.offset_limits import LimitKind, OffsetLimit
@@ -141,7 +140,7 @@ class OffsetLookup:
         """
         selection = self._options.topics
         found = self._try(
-            "partitions", lambda consumer: consumer.internals.topic_metadata(selection.names)
+            "partitions", lambda consumer: internals_of(consumer).topic_metadata(selection.names)
         )
         chosen: set[TopicPartition] = set()
         for name, topic in found.items():
@@ -149,7 +148,10 @@ class OffsetLookup:
         if must_exist:
             missing = sorted((selection.names or frozenset()) - found.keys())
             if missing:
-                raise self._try("topics", lambda consumer: consumer.unknown_topic_error(missing[0]))
+                raise self._try(
+                    "topics",
+                    lambda consumer: internals_of(consumer).unknown_topic_error(missing[0]),
+                )
             for tp in selection.partitions:
                 if tp not in chosen:
                     raise unknown_partition(tp, set(found[tp.topic].partitions))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from kfast.application.arguments import time_ms
 from kfast.errors import ConfigurationError
+from kfast.internals import time_ms
 from kfast.table.offsets_json import EARLIEST, LATEST, format_partitions, parse_offsets
 from kfast.types import TopicPartition
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kfast._base.logs import get_logger
-from kfast.application.arguments import check_topic
 from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError, did_you_mean
+from kfast.internals import check_topic
 from kfast.spark.source.format_options import FormatOptions, format_options, registry_arguments
 from kfast.spark.source.java_pattern import java_pattern
 from kfast.spark.source.offset_limits import OffsetLimit, ending_limit, starting_limit

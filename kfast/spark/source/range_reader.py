@@ -14,20 +14,20 @@ from typing import Final
 
 from kfast._base.clock import Clock, SystemClock
 from kfast._base.logs import get_logger
-from kfast.application.bounded_read import (
-    POLL_MS,
-    BoundedRead,
-    Loss,
-    LossKind,
-    ReadPolicy,
-)
 from kfast.errors import (
     CorruptRecordError,
     KafkaError,
     KafkaTimeoutError,
     OffsetOutOfRangeError,
 )
-from kfast.kafka_consumer import KafkaConsumer
+from kfast.internals import (
+    POLL_MS,
+    BoundedRead,
+    KafkaConsumer,
+    Loss,
+    LossKind,
+    ReadPolicy,
+)
 from kfast.records.partition_records import PartitionRecords
 from kfast.spark.source.consumer_cache import CONSUMERS, ConsumerCache, task_settings
 from kfast.spark.source.data_loss import HINT

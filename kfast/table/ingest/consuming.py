@@ -14,17 +14,15 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kfast.application.record_converter import RecordConverter
-from kfast.kafka_consumer import KafkaConsumer
+from kfast.internals import KafkaConsumer, RecordConverter
 from kfast.records.chunk_rows import ChunkRows
 from kfast.registry.registered_schema import KeyKind
 from kfast.schemas.types import Kind
 
 if TYPE_CHECKING:
-    from kfast._native.record_batch import RecordIndex
     from kfast.config import ConsumerConfig
-    from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.deserializers.typed import TypedDeserializer
+    from kfast.internals import CompletedFetch, RecordIndex
     from kfast.records.building import BuildResult
     from kfast.records.deserializing import OnError
     from kfast.registry.registered_schema import SchemaKey

@@ -9,7 +9,7 @@ from kfast.bulk import Bound, resolve_bounds
 from kfast.config import sealed
 from kfast.deserializers.typed import TypedDeserializer
 from kfast.errors import ConfigurationError
-from kfast.kafka_consumer import KafkaConsumer
+from kfast.internals import KafkaConsumer, internals_of
 from kfast.settings.types import ConsumerSettings
 from kfast.table.iceberg_partitions import split_partition_by
 from kfast.table.ingest.ingesting import Ingest
@@ -186,7 +186,7 @@ def ingest(
         partitions = [
             TopicPartition(name, number)
             for name in sorted(names)
-            for number in sorted(consumer.internals.required_partitions(name))
+            for number in sorted(internals_of(consumer).required_partitions(name))
         ]
         ranges, lost_offsets = resolve_bounds(
             consumer,

@@ -28,7 +28,7 @@ from kfast.errors import (
     UnknownTopicOrPartitionError,
     WakeupError,
 )
-from kfast.kafka_consumer import KafkaConsumer
+from kfast.internals import KafkaConsumer, internals_of
 from kfast.table.batches import ReadRange
 from kfast.table.dead_letter_sink import DeadLetterSink
 from kfast.table.dead_letter_topic import DeadLetterTopic, check_letter_topic
@@ -176,7 +176,7 @@ class Ingest:
         """Find the topics, and the schema of the table if that is looked up."""
         self._topics = find_topics(consumer, self._options.topics)
         if self._letters is not None:  # which must be there: no topic is made
-            consumer.internals.required_partitions(self._letters.topic)
+            internals_of(consumer).required_partitions(self._letters.topic)
         if not self._projection.columns:
             self._define(self._options.look_up_roots(self._topic_names))
 

@@ -12,12 +12,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from kfast.application.topic_globs import is_glob
 from kfast.deserializers import Deserializer
 from kfast.deserializers.debezium import Debezium
 from kfast.deserializers.formats import deserializer_of, known_root
 from kfast.deserializers.typed import TypedDeserializer
 from kfast.errors import ConfigurationError, DeserializationError, did_you_mean
+from kfast.internals import is_glob
 from kfast.schemas.formats import BYTES, format_named
 from kfast.schemas.formats import FORMATS as VALUE_FORMATS
 from kfast.schemas.types import SchemaField

@@ -15,18 +15,18 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast.application.topic_globs import is_glob, topics_like
 from kfast.errors import (
     ConfigurationError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
+from kfast.internals import internals_of, is_glob, topics_like
 from kfast.table.batches import ReadRange
 from kfast.table.topic_ids import id_text
 from kfast.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
-    from kfast.kafka_consumer import KafkaConsumer
+    from kfast.internals import KafkaConsumer
     from kfast.table.entries import Entry
 
 _GLOB_HINT: Final = "kfast topics lists them (KafkaConsumer.topics())"
@@ -86,15 +86,15 @@ def find_topics(
     chosen = {name for name in names if name not in globs}
     if must_exist:
         for name in chosen:
-            consumer.internals.required_partitions(name)
-    known = consumer.internals.topic_metadata(None if globs else frozenset(chosen))
+            internals_of(consumer).required_partitions(name)
+    known = internals_of(consumer).topic_metadata(None if globs else frozenset(chosen))
     seen = {name for name, each in known.items() if not each.is_internal}
     for glob in globs:
         with nullcontext() if must_exist else suppress(UnknownTopicOrPartitionError):
             chosen.update(topics_like(glob, seen, _GLOB_HINT))
     if must_exist:
         for name in chosen - known.keys():  # deleted just now
-            raise consumer.unknown_topic_error(name)
+            raise internals_of(consumer).unknown_topic_error(name)
     chosen &= known.keys()
     return Topics(
         frozenset(TopicPartition(name, each) for name in chosen for each in known[name].partitions),
@@ -134,7 +134,7 @@ def plan_ranges(
             )
     first, last = consumer.beginning_offsets([*chosen]), consumer.end_offsets([*chosen])
     beyond = [tp for tp in chosen if ends.get(tp, 0) > last[tp]]
-    for tp, end in sorted(consumer.internals.high_watermarks(beyond).items()):
+    for tp, end in sorted(internals_of(consumer).high_watermarks(beyond).items()):
         if ends[tp] > end:  # else the log has it, behind an open transaction
             raise created_anew(
                 tp, url, f"the table has it up to {ends[tp] - 1}, its log to {end - 1}"

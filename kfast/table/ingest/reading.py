@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._base.logs import get_logger
-from kfast.application.bounded_read import BoundedRead, Loss, LossKind, ReadPolicy
 from kfast.config import ConsumerConfig
 from kfast.errors import (
     ConfigurationError,
@@ -19,12 +18,13 @@ from kfast.errors import (
     KafkaTimeoutError,
     WakeupError,
 )
+from kfast.internals import BoundedRead, Loss, LossKind, ReadPolicy
 from kfast.table.ingest.planning import created_anew, offsets_gone
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
     from kfast._base.clock import Clock
-    from kfast.kafka_consumer import KafkaConsumer
+    from kfast.internals import KafkaConsumer
     from kfast.records.partition_records import PartitionRecords
     from kfast.table.ingest.options import IngestOptions
     from kfast.table.ingest.partition_files import PartitionFiles

@@ -39,7 +39,7 @@ LOSES = ReadPolicy(skips_lost=True, ends_early=True)
 
 
 class SimulatedConsumer:
-    """The calls of a ``KafkaConsumer`` that a read makes, and its ``internals``."""
+    """The calls of a ``KafkaConsumer`` that a read makes, and its ``_internals``."""
 
     def __init__(self, cluster: FakeCluster, **configs: Any) -> None:
         self.loopback = LoopbackConsumer(cluster, **{"request_timeout_ms": 5_000, **configs})
@@ -48,7 +48,7 @@ class SimulatedConsumer:
         self.lookups: list[set[TopicPartition]] = []
 
     @property
-    def internals(self) -> Any:
+    def _internals(self) -> Any:
         return self
 
     def read_range(self, ends: Mapping[TopicPartition, int]) -> None:
