@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -32,6 +32,10 @@ class Cluster:
         """The timestamps of each call."""
         self.high: dict[TopicPartition, int] = {}
         """High watermarks, where a transaction is open."""
+
+    @property
+    def _internals(self) -> Self:
+        return self
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         return {0, 1} if topic == "t" else None
