@@ -64,9 +64,12 @@ COMPILED_PYTHON = (
     "consumer.topic_partition_state",
     "consumer.partition_states",
     "consumer.subscription_state",
-    "consumer.pending_errors",
+    "consumer.application_wakeup",
+    "consumer.error_mailbox",
     "consumer.fetch.completed_fetch",
     "consumer.fetch.decode_queue",
+    "consumer.fetch.memory_gate",
+    "consumer.fetch.decode_scheduler",
     "consumer.fetch.buffer",
     "consumer.fetch.collector",
     "application.rests",
@@ -113,7 +116,7 @@ directives = {
     # WakeupEvent checks `has_waiter` and `is_set` and then sets one, also without a lock, and a
     # plain store before a plain load may lose a wake-up; SampledStat and AccessGuard replace object
     # fields that another thread may read meanwhile (metrics() while the network thread records),
-    # which may free them too early; wakeup() counts FetchBuffer's events without its lock.
+    # which may free them too early; wakeup() counts ApplicationWakeup's events without a lock.
     # FetchCollector's read of a fetch's chunk and stage without the lock would hold: publish() sets
     # the stage last, and rows of a fetch that was dropped meanwhile are refused by its version.
     "freethreading_compatible": False,

@@ -7,7 +7,7 @@ noun; threads, sockets and request managers belong to ``ConsumerRuntime``.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from kfast._runtime.access_guard import AccessGuard
@@ -100,7 +100,7 @@ class KafkaConsumer:
         names, config = split_config(topics, config)
         self._config = ConsumerConfig(config, **configs)
         self._guard = AccessGuard()
-        self._parts = parts = ConsumerParts.of(self._config, self._guard, self._converter())
+        self._parts = parts = ConsumerParts.of(self._config, self._guard, self._converter)
         self._runtime, self._iteration = parts.shared.runtime, parts.shared.iteration
         self._shared, self._subscriptions = parts.shared, parts.shared.runtime.subscriptions
         self._collector = parts.shared.runtime.collector
@@ -109,10 +109,10 @@ class KafkaConsumer:
         if names:
             self.subscribe(names)
 
-    def _converter(self) -> Any:  # makes the records of a poll; the command line has another
+    def _converter(self, wake: Callable[[], object]) -> Any:  # the command line has another
         from kfast.application.record_converter import RecordConverter  # noqa: PLC0415 - with NumPy
 
-        return RecordConverter(self._config)
+        return RecordConverter(self._config, wake)
 
     # --- subscription -----------------------------------------------------------------------------
 

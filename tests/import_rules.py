@@ -159,6 +159,10 @@ CONFINED: Final = (
             # Threads of kfast note that they are.
             "_base.logs",
             "consumer.fetch.buffer",
+            # Their lock is that of the buffer.
+            "consumer.fetch.decode_scheduler",
+            "consumer.fetch.memory_gate",
+            "consumer.error_mailbox",
             "consumer.subscription_state",
             # The cluster snapshot is written by the network thread and read by the application's.
             "client.metadata",

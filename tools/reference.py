@@ -129,20 +129,24 @@ def _help(command: click.Command, name: str) -> str:
 # --- errors and exit codes ------------------------------------------------------------------------
 
 
+def _public_errors() -> dict[str, object]:
+    """Return what `kfast.errors` has, with the classes that are made when they are asked for."""
+    return {name: getattr(errors, name) for name in dir(errors)}
+
+
 def error_classes() -> dict[str, type[errors.KafkaError]]:
     """Return every class of error by its own name."""
     return {
         value.__name__: value
-        for value in vars(errors).values()
+        for value in _public_errors().values()
         if isinstance(value, type) and issubclass(value, errors.KafkaError)
     }
 
 
 def other_names(error: type[errors.KafkaError]) -> list[str]:
     """Return the names that a class has in kafka-python."""
-    return sorted(
-        name for name, value in vars(errors).items() if value is error and name != error.__name__
-    )
+    names = {name for name, value in _public_errors().items() if value is error}
+    return sorted(names - {error.__name__})
 
 
 def error_page(name: str, error: type[errors.KafkaError]) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from kfast._base.clock import SystemClock
 from kfast.application.lookups import Lookups
 from kfast.client.cluster import NO_LEADER
+from kfast.consumer.application_wakeup import ApplicationWakeup
 from kfast.consumer.fetch.request import READ_UNCOMMITTED
 from kfast.errors import (
     IllegalStateError,
@@ -56,7 +57,9 @@ class ClusterAdmin:
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._timeout_ms = config.default_api_timeout_ms
-        self._runtime = ConsumerRuntime(config, SystemClock(), _no_records, for_admin=True)
+        self._runtime = ConsumerRuntime(
+            config, SystemClock(), _no_records, ApplicationWakeup(), for_admin=True
+        )
         self._lookups = Lookups(config, self._runtime)
 
     # --- topics -----------------------------------------------------------------------------------

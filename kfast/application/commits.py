@@ -437,7 +437,7 @@ class ConsumerCommits:
         """Note an outcome; any thread, and only the first one counts."""
         self.completed.append((commit, stored, error))
         commit.is_done = True
-        self._runtime.fetch_buffer.wakeup()
+        self._runtime.wakeup_event.signal()
 
     def __repr__(self) -> str:
         return f"<ConsumerCommits group={self._group_id} outstanding={len(self._outstanding)}>"

@@ -148,7 +148,7 @@ class ConsumerMetrics:
             "records-lead-min": min(
                 (lead for lead in leads if not math.isnan(lead)), default=math.nan
             ),
-            "buffered-bytes": self._runtime.fetch_buffer.bytes_used,
+            "buffered-bytes": self._runtime.fetch_buffer.memory.bytes_used,
         }
 
     def _coordinator(self, now_ms: int) -> dict[str, float]:

@@ -23,9 +23,12 @@ from kfast.application.positions import Positions
 from kfast.application.rebalance import RebalanceRunner
 from kfast.application.shared_parts import SharedParts
 from kfast.application.subscribing import Subscribing
+from kfast.consumer.application_wakeup import ApplicationWakeup
 from kfast.threads.consumer_runtime import ConsumerRuntime
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kfast._runtime.access_guard import AccessGuard
     from kfast.application.record_converter import RecordConverter
     from kfast.config import ConsumerConfig
@@ -46,9 +49,15 @@ class ConsumerParts:
 
     @classmethod
     def of(
-        cls, config: ConsumerConfig, guard: AccessGuard, converter: RecordConverter
+        cls,
+        config: ConsumerConfig,
+        guard: AccessGuard,
+        make_converter: Callable[[Callable[[], object]], RecordConverter],
     ) -> ConsumerParts:
         """Return the parts of a consumer with this configuration.
+
+        The converter is made with a call that wakes the consumer when what a conversion has waited
+        for is there.
 
         Raises
         ------
@@ -56,12 +65,15 @@ class ConsumerParts:
             A deserializer, an interceptor or an assignor cannot be used.
         """
         interceptors = Interceptors(config.interceptor_classes)
-
-        runtime = ConsumerRuntime(config, SystemClock(), converter)
-        if converter.has_native:
-            converter.wake = runtime.fetch_buffer.wakeup
-        if converter.runs_ahead:
-            runtime.fetch_buffer.convert_ahead = converter.ahead
+        wakeup = ApplicationWakeup()
+        converter = make_converter(wakeup.signal)
+        runtime = ConsumerRuntime(
+            config,
+            SystemClock(),
+            converter,
+            wakeup,
+            convert_ahead=converter.ahead if converter.runs_ahead else None,
+        )
         iteration = RecordIteration(runtime.subscriptions, runtime.collector)
         metrics = ConsumerMetrics(config, runtime)
         commits = ConsumerCommits(config, runtime, interceptors, iteration)

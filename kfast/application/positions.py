@@ -44,7 +44,7 @@ class Positions:
         try:
             return self._wait(tp, timeout_ms)
         finally:
-            runtime.fetch_buffer.note_caller(is_waiting=False)
+            runtime.fetch_buffer.memory.note_caller(is_waiting=False)
 
     def _wait(self, tp: TopicPartition, timeout_ms: int) -> int:
         runtime = self._runtime
@@ -65,7 +65,7 @@ class Positions:
                 raise unreachable
             now_ms = runtime.clock.now_ms()
             if now_ms - begun_ms >= OBSTRUCTED_MS:
-                runtime.fetch_buffer.note_caller(is_waiting=True)
+                runtime.fetch_buffer.memory.note_caller(is_waiting=True)
             remaining_ms = deadline_ms - now_ms
             if remaining_ms <= 0:
                 raise runtime.why_unreachable() or self._not_found(tp, timeout_ms)

@@ -41,19 +41,21 @@ _ALWAYS: Final = frozenset({"topic", "partition", "offset", "timestamp", "timest
 
 
 class RecordConverter:
-    """Called by ``FetchCollector`` once per decoded chunk."""
+    """Called by ``FetchCollector`` once per decoded chunk.
 
-    def __init__(self, config: ConsumerConfig) -> None:
+    ``wake`` is called by another thread when what a conversion has waited for is there.
+    """
+
+    def __init__(self, config: ConsumerConfig, wake: Callable[[], object] | None = None) -> None:
         self._key_deserializer = as_deserializer(config.key_deserializer)
         self._value_deserializer = as_deserializer(config.value_deserializer)
         self._on_error = cast("OnError", config.on_deserialization_error)
-        given = [each for each in (self._key_deserializer, self._value_deserializer) if each]
-        self.runs_ahead = bool(given) and all(map(is_native, given))
+        deserializers = [self._key_deserializer, self._value_deserializer]
+        are_native = [is_native(chosen) for chosen in deserializers if chosen is not None]
+        self.runs_ahead = bool(are_native) and all(are_native)
         """Whether decode threads may convert: what there is is compiled, and takes time."""
-        self.has_native = any(map(is_native, given))
-        """Whether a deserializer is native, and may need schemas of a registry."""
-        self.wake: Callable[[], object] = _nothing
-        """Called by another thread when what a conversion has waited for is there."""
+        self._has_native = any(are_native)  # and may need schemas of a registry
+        self._wake = wake
         self._requests: dict[tuple[str, frozenset[SchemaKey]], SchemaRequest] = {}
         self.select(None)
 
@@ -89,7 +91,7 @@ class RecordConverter:
         SchemaRegistryError
             They cannot be looked up. The next call tries again.
         """
-        if self.has_native and not self._has_schemas(fetch, chunk):
+        if self._has_native and not self._has_schemas(fetch, chunk):
             return None
         return self._build(fetch, chunk, MOST_COLUMN_BYTES)
 
@@ -106,10 +108,13 @@ class RecordConverter:
     ) -> Iterator[tuple[str, TypedDeserializer, frozenset[SchemaKey]]]:
         """Yield the schemas that are not known."""
         rows: ChunkRows | None = None
-        for name, each in (("key", self._key_deserializer), ("value", self._value_deserializer)):
-            if name not in self._selected or getattr(each, "registry", None) is None:
+        for name, deserializer in (
+            ("key", self._key_deserializer),
+            ("value", self._value_deserializer),
+        ):
+            if name not in self._selected or getattr(deserializer, "registry", None) is None:
                 continue
-            typed = cast("TypedDeserializer", each)
+            typed = cast("TypedDeserializer", deserializer)
             if rows is None:
                 tp = fetch.topic_partition
                 rows = ChunkRows(tp.topic, tp.partition, chunk, self._selected)
@@ -132,7 +137,7 @@ class RecordConverter:
                 if request is None:
                     assert typed.registry is not None  # where the keys come from
                     request = typed.registry.lookup(
-                        missing, self.wake, is_serialized=typed.is_serialized
+                        missing, self._wake, is_serialized=typed.is_serialized
                     )
                 answers = request.answers()
                 if answers is None:
@@ -172,7 +177,3 @@ def _estimate(chunk: RecordIndex) -> int:
     Text and numbers together take about as much as the values.
     """
     return int(chunk.nbytes)
-
-
-def _nothing() -> None:
-    """Stand in for what is set later."""

@@ -56,36 +56,20 @@ _CODES: Final[dict[type[BaseException], int]] = {
     e.InvalidGroupIdError: USAGE,
     e.InvalidRegularExpressionError: USAGE,
     e.RetriableError: CONNECTION,
-    e.BrokerNotAvailableError: CONNECTION,
     e.AuthenticationError: SECURITY,
     e.AuthorizationError: SECURITY,
-    e.TransactionalIdAuthorizationError: SECURITY,
-    e.DelegationTokenAuthDisabledError: SECURITY,
-    e.DelegationTokenAuthorizationError: SECURITY,
-    e.DelegationTokenExpiredError: SECURITY,
-    e.DelegationTokenNotFoundError: SECURITY,
-    e.DelegationTokenOwnerMismatchError: SECURITY,
-    e.DelegationTokenRequestNotAllowedError: SECURITY,
-    e.SecurityDisabledError: SECURITY,
-    e.UnacceptableCredentialError: SECURITY,
-    e.PrincipalDeserializationFailureError: SECURITY,
-    e.InvalidPrincipalTypeError: SECURITY,
     e.SchemaRegistryError: CONNECTION,
     e.SchemaRegistryAuthenticationError: SECURITY,
     e.UnknownTopicOrPartitionError: NOT_THERE,
     e.UnknownTopicIdError: NOT_THERE,
     e.GroupIdNotFoundError: NOT_THERE,
     e.ConfigNotFoundError: NOT_THERE,
-    e.ResourceNotFoundError: NOT_THERE,
-    e.TransactionalIdNotFoundError: NOT_THERE,
     e.CorruptRecordError: DATA,
     e.DeserializationError: DATA,
     e.InvalidRecordError: DATA,
     e.LogTruncationError: DATA,
     e.NoOffsetForPartitionError: DATA,
-    e.OffsetMovedToTieredStorageError: DATA,
     e.OffsetOutOfRangeError: DATA,
-    e.PositionOutOfRangeError: DATA,
     e.RecordTooLargeError: DATA,
     e.UnsupportedCompressionTypeError: DATA,
     e.UnsupportedForMessageFormatError: DATA,
@@ -95,10 +79,33 @@ _CODES: Final[dict[type[BaseException], int]] = {
 }
 """The nearest class counts; what has none here is any other failure."""
 
+_CODES_OF_BROKERS: Final[dict[int | None, int]] = {
+    e.ErrorCode.BROKER_NOT_AVAILABLE: CONNECTION,
+    e.ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: SECURITY,
+    e.ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: SECURITY,
+    e.ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: SECURITY,
+    e.ErrorCode.DELEGATION_TOKEN_EXPIRED: SECURITY,
+    e.ErrorCode.DELEGATION_TOKEN_NOT_FOUND: SECURITY,
+    e.ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: SECURITY,
+    e.ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: SECURITY,
+    e.ErrorCode.SECURITY_DISABLED: SECURITY,
+    e.ErrorCode.UNACCEPTABLE_CREDENTIAL: SECURITY,
+    e.ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE: SECURITY,
+    e.ErrorCode.INVALID_PRINCIPAL_TYPE: SECURITY,
+    e.ErrorCode.RESOURCE_NOT_FOUND: NOT_THERE,
+    e.ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: NOT_THERE,
+    e.ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE: DATA,
+    e.ErrorCode.POSITION_OUT_OF_RANGE: DATA,
+}
+"""Those whose classes are made when they are asked for."""
+
 
 def exit_code(error: BaseException) -> int:
     """Return the exit code that an exception stands for."""
-    return next((_CODES[each] for each in type(error).__mro__ if each in _CODES), FAILED)
+    code = error.code if isinstance(error, e.KafkaError) else None
+    if code in _CODES_OF_BROKERS:
+        return _CODES_OF_BROKERS[code]
+    return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), FAILED)
 
 
 def command_hint(error: e.KafkaError) -> str | None:
@@ -109,13 +116,13 @@ def command_hint(error: e.KafkaError) -> str | None:
         return error.hint
     from kfast.settings.names import setting_of  # noqa: PLC0415 - for few errors
 
-    def option(found: re.Match[str]) -> str:
-        if setting_of(found[1]) is None:
-            return found[0]
-        if found[1] in _OPTIONS and _OPTIONS[found[1]] not in str(error.hint):
-            return _OPTIONS[found[1]]
-        key = found[1].replace("_", ".")
-        return key if found[2] is None else f"-X {key}={found[2]}"
+    def option(match: re.Match[str]) -> str:
+        if setting_of(match[1]) is None:
+            return match[0]
+        if match[1] in _OPTIONS and _OPTIONS[match[1]] not in str(error.hint):
+            return _OPTIONS[match[1]]
+        key = match[1].replace("_", ".")
+        return key if match[2] is None else f"-X {key}={match[2]}"
 
     return _SETTING.sub(option, error.hint)
 

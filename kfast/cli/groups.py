@@ -17,7 +17,6 @@ from kfast.errors import (
     ConfigurationError,
     ErrorCode,
     KafkaError,
-    NonEmptyGroupError,
     OffsetOutOfRangeError,
     exception_for,
 )
@@ -213,7 +212,7 @@ def _commit(admin: ClusterAdmin, group: str, offsets: dict[TopicPartition, int])
 def _has_members(group: GroupDescription) -> KafkaError:
     members = sorted(f"{each.member_id} ({each.host})" for each in group.members)
     more = len(members) - _MOST_NAMED
-    return NonEmptyGroupError(
+    return ErrorCode.NON_EMPTY_GROUP.exception(
         f'group "{group.group_id}" has members, which commit offsets of their own',
         found=", ".join(members[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else ""),
         hint="stop them, then run this again",

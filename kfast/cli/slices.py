@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 from kfast.internals import KafkaConsumer
 
 if TYPE_CHECKING:
-    from kfast.internals import CompletedFetch, RecordIndex
+    from collections.abc import Callable
+
+    from kfast._native.record_index import RecordIndex
+    from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.types import TopicPartition
 
 
@@ -104,7 +107,6 @@ class _Converted:
 class SliceConverter:
     """Stands in for the `RecordConverter` of a consumer."""
 
-    has_native = False
     runs_ahead = False
 
     def __call__(self, fetch: CompletedFetch, chunk: RecordIndex) -> _Converted:
@@ -121,5 +123,5 @@ class SliceConverter:
 class SliceConsumer(KafkaConsumer):
     """A `KafkaConsumer` whose `poll` returns `PolledSlices`."""
 
-    def _converter(self) -> SliceConverter:
+    def _converter(self, _wake: Callable[[], object]) -> SliceConverter:
         return SliceConverter()

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from kfast.client.metadata import Metadata
     from kfast.client.request import NodeConnections
     from kfast.config import ConsumerConfig
-    from kfast.consumer.pending_errors import ErrorPort
+    from kfast.consumer.application_wakeup import ApplicationWakeup
+    from kfast.consumer.error_mailbox import ErrorMailbox
     from kfast.consumer.subscription_state import SubscriptionState
 
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 class ManagerContext:
     """Settings, time and the state that request managers share.
 
-    ``subscriptions`` and ``errors`` are shared with the application thread and thread-safe; the
-    rest belongs to the network thread. ``clock`` gives wall time and jitter: the time of a poll is
-    an argument.
+    ``subscriptions``, ``errors`` and ``wakeup`` are shared with the application thread and
+    thread-safe; the rest belongs to the network thread. ``clock`` gives wall time and jitter: the
+    time of a poll is an argument.
     """
 
     config: ConsumerConfig
@@ -30,7 +31,8 @@ class ManagerContext:
     metadata: Metadata
     connections: NodeConnections
     subscriptions: SubscriptionState
-    errors: ErrorPort
+    errors: ErrorMailbox
+    wakeup: ApplicationWakeup
     retries: RetriedErrors = field(init=False)
     """Errors that keep the consumer from reading while they are retried; written by managers."""
 

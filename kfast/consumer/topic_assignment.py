@@ -50,6 +50,7 @@ class TopicAssignmentManager:
         self._subscriptions = context.subscriptions
         self._metadata = context.metadata
         self._errors = context.errors
+        self._wakeup = context.wakeup
         self._retries = context.retries
         self._seen_version = -1
         self._cluster: Cluster | None = None
@@ -81,7 +82,7 @@ class TopicAssignmentManager:
                 change = self._assign(topics, cluster)
         if change is not None:
             logger.info("Reading %d partitions of %d topics (%d added, %d removed)", *change)
-            self._errors.wakeup()
+            self._wakeup.signal()
         is_pattern = kind is SubscriptionType.AUTO_PATTERN
         self._metadata.read_topics = wanted | self._matching_errors() if is_pattern else None
         if is_new:
@@ -128,7 +129,7 @@ class TopicAssignmentManager:
             if topic in topics and not error_info(code).retriable
         }
         for topic in self._reported.keys() - errors.keys():
-            self._errors.clear_error(("topic", topic))
+            self._errors.clear(("topic", topic))
         for topic, code in errors.items():
             if self._reported.get(topic) != code:
                 error = exception_for(
@@ -137,7 +138,7 @@ class TopicAssignmentManager:
                     topic=topic,
                     operation="describe",
                 )
-                self._errors.put_error(error, key=("topic", topic), is_sticky=True)
+                self._errors.put(error, key=("topic", topic), is_sticky=True)
         self._reported = errors
 
     def _note_retried_errors(self, topics: set[str] | frozenset[str], now_ms: int) -> None:

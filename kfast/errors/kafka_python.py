@@ -7,50 +7,59 @@ kafka-python changes the import and nothing else. Names that both have are not r
 
 from __future__ import annotations
 
-from kfast.errors import exceptions as _own
-from kfast.errors import other_exceptions as _other
+from typing import Final
+
+from kfast.errors import base as _base
+from kfast.errors import brokers as _brokers
+from kfast.errors import data as _data
+from kfast.errors import groups as _groups
+from kfast.errors import security as _security
 
 # --- no broker ------------------------------------------------------------------------------------
-NoBrokersAvailable = _own.KafkaConnectionError
-KafkaUnavailableError = _own.KafkaConnectionError
-NodeNotReadyError = _own.KafkaConnectionError
-IncompatibleBrokerVersion = _own.UnsupportedVersionError
-UnrecognizedBrokerVersion = _own.UnsupportedVersionError
-MetadataEmptyBrokerList = _own.InvalidMetadataError
-StaleMetadata = _own.InvalidMetadataError
-UnknownBrokerIdError = _own.InvalidMetadataError
+NoBrokersAvailable = _brokers.KafkaConnectionError
+KafkaUnavailableError = _brokers.KafkaConnectionError
+NodeNotReadyError = _brokers.KafkaConnectionError
+IncompatibleBrokerVersion = _brokers.UnsupportedVersionError
+UnrecognizedBrokerVersion = _brokers.UnsupportedVersionError
+MetadataEmptyBrokerList = _brokers.InvalidMetadataError
+StaleMetadata = _brokers.InvalidMetadataError
+UnknownBrokerIdError = _brokers.InvalidMetadataError
 
 # --- the program's own mistakes -------------------------------------------------------------------
-IllegalArgumentError = _own.ConfigurationError
-KafkaConfigurationError = _own.ConfigurationError
+IllegalArgumentError = _base.ConfigurationError
+KafkaConfigurationError = _base.ConfigurationError
 
 # --- permission and identity ----------------------------------------------------------------------
-AuthenticationFailedError = _own.AuthenticationError
-AuthenticationMethodNotSupported = _own.UnsupportedSaslMechanismError
-SaslAuthenticationFailedError = _own.SaslAuthenticationError
-TopicAuthorizationFailedError = _own.TopicAuthorizationError
-GroupAuthorizationFailedError = _own.GroupAuthorizationError
-ClusterAuthorizationFailedError = _own.ClusterAuthorizationError
-DelegationTokenAuthorizationFailedError = _other.DelegationTokenAuthorizationError
-TransactionalIdAuthorizationFailedError = _other.TransactionalIdAuthorizationError
+AuthenticationFailedError = _security.AuthenticationError
+AuthenticationMethodNotSupported = _security.UnsupportedSaslMechanismError
+SaslAuthenticationFailedError = _security.SaslAuthenticationError
+TopicAuthorizationFailedError = _security.TopicAuthorizationError
+GroupAuthorizationFailedError = _security.GroupAuthorizationError
+ClusterAuthorizationFailedError = _security.ClusterAuthorizationError
 
 # --- data -----------------------------------------------------------------------------------------
-CorruptRecordException = _own.CorruptRecordError
-InvalidMessageError = _own.CorruptRecordError
-CorrelationIdError = _own.ProtocolError
-InvalidReceiveError = _own.ProtocolError
-KafkaProtocolError = _own.ProtocolError
-MessageSizeTooLargeError = _own.RecordTooLargeError
-RecordListTooLargeError = _own.RecordBatchTooLargeError
-UnsupportedCodecError = _own.UnsupportedCompressionTypeError
+CorruptRecordException = _data.CorruptRecordError
+InvalidMessageError = _data.CorruptRecordError
+CorrelationIdError = _brokers.ProtocolError
+InvalidReceiveError = _brokers.ProtocolError
+KafkaProtocolError = _brokers.ProtocolError
+MessageSizeTooLargeError = _data.RecordTooLargeError
+RecordListTooLargeError = _data.RecordBatchTooLargeError
+UnsupportedCodecError = _data.UnsupportedCompressionTypeError
 
 # --- codes that Kafka has renamed -----------------------------------------------------------------
-GroupCoordinatorNotAvailableError = _own.CoordinatorNotAvailableError
-GroupLoadInProgressError = _own.CoordinatorLoadInProgressError
-InvalidConfigurationError = _other.InvalidConfigError
-InvalidFetchRequestError = _own.InvalidFetchSizeError
-InvalidReplicationAssignmentError = _other.InvalidReplicaAssignmentError
-NetworkExceptionError = _own.NetworkError
-NotCoordinatorForGroupError = _own.NotCoordinatorError
-NotLeaderForPartitionError = _own.NotLeaderOrFollowerError
-UnknownError = _own.UnknownServerError
+GroupCoordinatorNotAvailableError = _groups.CoordinatorNotAvailableError
+GroupLoadInProgressError = _groups.CoordinatorLoadInProgressError
+InvalidFetchRequestError = _data.InvalidFetchSizeError
+NetworkExceptionError = _brokers.NetworkError
+NotCoordinatorForGroupError = _groups.NotCoordinatorError
+NotLeaderForPartitionError = _brokers.NotLeaderOrFollowerError
+UnknownError = _brokers.UnknownServerError
+
+# --- of classes that are made when they are asked for ---------------------------------------------
+NAMES_OF_CODES: Final = {
+    "DelegationTokenAuthorizationFailedError": "DelegationTokenAuthorizationError",
+    "InvalidConfigurationError": "InvalidConfigError",
+    "InvalidReplicationAssignmentError": "InvalidReplicaAssignmentError",
+    "TransactionalIdAuthorizationFailedError": "TransactionalIdAuthorizationError",
+}

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast._base.clock import Clock, SystemClock
 from kfast._base.logs import get_logger
-from kfast._base.signals import is_of_signal_handler
-from kfast._base.version import installed_version
 from kfast.client import diagnosis
 from kfast.client.broker_connection import BrokerConnection, ConnectionSettings
 from kfast.client.cluster import Node
@@ -30,21 +26,16 @@ from kfast.client.diagnosis import FailureKind
 from kfast.client.request import CompletedRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.errors import AuthenticationError, DisconnectError, KafkaError
-from kfast.network.kafka_channel import KafkaChannel, ReceiveGate
-from kfast.network.monkey_patching import check_monkey_patching
-from kfast.network.resolver import Resolver, SystemResolver
-from kfast.network.selector import Selector, SelectorLike
+from kfast.network.kafka_channel import KafkaChannel
+from kfast.network.network_io import NetworkIO
 from kfast.network.transport import (
     EVENT_READ,
     EVENT_WRITE,
-    TransportFactory,
 )
-from kfast.network.transport_factory import transport_factory
 
 if TYPE_CHECKING:
     from kfast._native.frame import FrameReceiver
     from kfast.config import ConsumerConfig
-    from kfast.security.sasl.login import SaslLogins
 
 logger = get_logger(__name__)
 
@@ -55,53 +46,6 @@ ReadyListener = Callable[[ConnectionKey, Node], None]
 
 FailureListener = Callable[[ConnectionKey, KafkaError, bool, int], None]
 """Called with connection, error, whether it had been ready, and its requests in flight."""
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkIO:
-    """How a client connects and receives: the operating system's part, replaced by tests."""
-
-    selector: SelectorLike
-    transport_factory: TransportFactory
-    resolver: Resolver
-    receive_gate: ReceiveGate | None = None
-    """Called with the size of a frame of 64 KiB or more: whether there is memory for it. While it
-    returns False the connection is not read; it is called again with every ``poll``."""
-    client_version: str = "unknown"
-    """Reported to brokers (KIP-511)."""
-    logins: SaslLogins | None = None
-    """Makes the log-ins; None for a security protocol without SASL."""
-    credentials_version: Callable[[], int] = int
-    """Gives another number when the files of certificates have been renewed."""
-
-    @classmethod
-    def of(
-        cls,
-        config: ConsumerConfig,
-        resolver: Resolver | None = None,
-        receive_gate: ReceiveGate | None = None,
-        clock: Clock | None = None,
-        logins: SaslLogins | None = None,
-    ) -> NetworkIO:
-        """Return the operating system's sockets, with a configuration's settings."""
-        # Before sockets are made: these may raise.
-        check_monkey_patching(has_tls=config.security_protocol.endswith("SSL"))
-        connect = transport_factory(config, clock or SystemClock())
-        try:
-            selector = Selector()
-        except OSError as error:
-            if is_of_signal_handler(error):
-                raise
-            raise diagnosis.no_sockets(error) from error
-        return cls(
-            selector,
-            connect,
-            resolver or SystemResolver(),
-            receive_gate,
-            installed_version() or "unknown",
-            logins,
-            getattr(connect, "credentials_version", int),
-        )
 
 
 class ChannelPool:

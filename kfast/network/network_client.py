@@ -49,8 +49,9 @@ from kfast.errors import (
     KafkaTimeoutError,
 )
 from kfast.network.bootstrap_servers import BootstrapServers
-from kfast.network.channel_pool import ChannelPool, NetworkIO
+from kfast.network.channel_pool import ChannelPool
 from kfast.network.credentials import CredentialWatch
+from kfast.network.network_io import NetworkIO
 from kfast.protocol.api_keys import API_VERSIONS, ApiKey
 
 if TYPE_CHECKING:

@@ -19,13 +19,14 @@ from kfast.columns.headers import HeadersColumn
 from kfast.columns.record_errors import NO_ERRORS
 from kfast.columns.spans import ColumnOrigin, block_bytes
 from kfast.deserializers import as_deserializer
-from kfast.records.chunk_rows import ChunkRows, RecordIndexLike
+from kfast.records.chunk_rows import ChunkRows
 from kfast.records.deserializing import NO_LIMIT, Deserialization, OnError
 from kfast.records.partition_records import PartitionRecords
 from kfast.records.row_columns import RowColumns, selected_columns
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kfast._native.record_index import RecordIndex
     from kfast.columns.operations import Values
     from kfast.deserializers import Deserializer
     from kfast.errors import DeserializationError
@@ -47,7 +48,7 @@ class BuildResult:
 def build_partition_records(
     topic: str,
     partition: int,
-    index: RecordIndexLike,
+    index: RecordIndex,
     *,
     key_deserializer: object = None,
     value_deserializer: object = None,
@@ -95,7 +96,7 @@ def build_partition_records(
 def build_chunk(
     topic: str,
     partition: int,
-    index: RecordIndexLike,
+    index: RecordIndex,
     key_deserializer: Deserializer | None,
     value_deserializer: Deserializer | None,
     *,
@@ -120,15 +121,17 @@ def build_chunk(
     column_bytes = 0
     errors = NO_ERRORS
     if key_deserializer is not None or value_deserializer is not None:
-        given: ChunkRows | RowColumns = chunk.select(slice(first_row, None)) if first_row else chunk
-        decoding = Deserialization(TopicPartition(topic, partition), given, on_error, most_bytes)
+        received: ChunkRows | RowColumns = (
+            chunk.select(slice(first_row, None)) if first_row else chunk
+        )
+        decoding = Deserialization(TopicPartition(topic, partition), received, on_error, most_bytes)
         for name, deserializer in (("key", key_deserializer), ("value", value_deserializer)):
             if deserializer is not None and name in selected:
                 decoding.decode(name, deserializer)
         rows, errors = decoding.rows()
         error = decoding.error
-        if decoding.count < len(given):
-            next_offset = int(given.offsets[decoding.count])
+        if decoding.count < len(received):
+            next_offset = int(received.offsets[decoding.count])
             rest = first_row + decoding.count if error is None else None
         column_bytes = block_bytes(decoding.blocks())
         if column_bytes and decoding.is_all_decoded:
@@ -159,19 +162,19 @@ def empty_partition_records(
     selected = selected_columns(columns)
     none64 = np.zeros(0, np.int64)
     none32 = np.zeros(0, np.int32)
-    made: dict[str, Values | None] = {"key": None, "value": None}
-    for name, given in (("key", key_deserializer), ("value", value_deserializer)):
+    values: dict[str, Values | None] = {"key": None, "value": None}
+    for name, setting in (("key", key_deserializer), ("value", value_deserializer)):
         if name in selected:
-            deserializer = as_deserializer(given)
+            deserializer = as_deserializer(setting)
             origin = ColumnOrigin(topic, partition, name, none64)
             nothing = BytesColumn(b"", none32, none32, origin=origin)
-            made[name] = (
+            values[name] = (
                 nothing
                 if deserializer is None
                 else deserializer.deserialize_column(nothing, None, stop_at_first=True).values
             )
     headers = HeadersColumn.empty(0) if "headers" in selected else None
     rows = RowColumns(
-        selected, none64, none64, 0, made["key"], made["value"], headers, none32, none32
+        selected, none64, none64, 0, values["key"], values["value"], headers, none32, none32
     )
     return PartitionRecords(topic, partition, rows, next_offset=-1)

@@ -9,11 +9,10 @@ Thread: any. Two threads may make the same column concurrently; the results are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kfast._native.record_index import RecordIndex
 from kfast.columns.bytes import BytesColumn
 from kfast.columns.headers import HeadersColumn
 from kfast.columns.spans import ColumnOrigin, index_array
@@ -24,77 +23,51 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from kfast._native.record_index import RecordIndex
 
-class RecordIndexLike(Protocol):
-    """The attributes used of a ``RecordIndex``; buffers of the item types documented there."""
 
-    def __len__(self) -> int: ...
+class _Column:
+    """A column that is made at its first access; set, or made, it is read without a call."""
 
-    @property
-    def data(self) -> Any:
-        """The memory all positions refer to."""
+    __slots__ = ("_make", "_name")
 
-    @property
-    def offsets(self) -> Any:
-        """int64[n]."""
+    def __init__(self, make: Callable[[ChunkRows], Any]) -> None:
+        self._make = make
 
-    @property
-    def timestamps(self) -> Any:
-        """int64[n], milliseconds."""
+    def __set_name__(self, owner: type[ChunkRows], name: str) -> None:
+        self._name = name
 
-    @property
-    def timestamp_types(self) -> Any:
-        """One int, or int8[n]."""
+    def __get__(self, rows: ChunkRows | None, owner: type[ChunkRows]) -> Any:
+        if rows is None:
+            return self
+        column = rows.__dict__[self._name] = self._make(rows)
+        return column
 
-    @property
-    def key_starts(self) -> Any:
-        """int32[n]."""
 
-    @property
-    def key_lengths(self) -> Any:
-        """int32[n], -1 for null."""
-
-    @property
-    def value_starts(self) -> Any:
-        """int32[n]."""
-
-    @property
-    def value_lengths(self) -> Any:
-        """int32[n], -1 for null."""
-
-    @property
-    def header_starts(self) -> Any:
-        """int32[n], or None when no record has headers."""
-
-    @property
-    def header_counts(self) -> Any:
-        """int32[n], or None when no record has headers."""
-
-    @property
-    def last_timestamp(self) -> int:
-        """That of the last record; not read for an empty chunk."""
-
-    @property
-    def next_offset(self) -> int:
-        """The position after the chunk."""
-
-    @property
-    def leader_epoch(self) -> int:
-        """Epoch of the last batch, -1 if unknown."""
+def _column(make: Callable[[ChunkRows], Any]) -> Any:
+    return _Column(make)
 
 
 class ChunkRows(RowColumns):
-    """The rows of one chunk, with the columns ``selected`` for export.
+    """The rows of one chunk, with the columns ``selected`` for export."""
 
-    Reading a slot that is not filled yet calls ``__getattr__``, which fills it.
-    """
+    __slots__ = ("__dict__", "_count", "_index", "_partition", "_topic")
+    _index: RecordIndex
 
-    __slots__ = ("_count", "_index", "_partition", "_topic")
+    offsets = _column(lambda rows: index_array(rows._index.offsets, np.int64))
+    timestamps = _column(lambda rows: index_array(rows._index.timestamps, np.int64))
+    timestamp_types = _column(lambda rows: _timestamp_types(rows._index))
+    keys = _column(lambda rows: rows.bytes_of("key") if "key" in rows.selected else None)
+    values = _column(lambda rows: rows.bytes_of("value") if "value" in rows.selected else None)
+    headers = _column(lambda rows: rows.all_headers() if "headers" in rows.selected else None)
+    key_lengths = _column(lambda rows: rows._lengths("key", rows._index.key_lengths))
+    value_lengths = _column(lambda rows: rows._lengths("value", rows._index.value_lengths))
 
     def __init__(
-        self, topic: str, partition: int, index: RecordIndexLike, selected: frozenset[str]
+        self, topic: str, partition: int, index: RecordIndex, selected: frozenset[str]
     ) -> None:
         self.selected = selected
+        self.errors = None
         self._topic = topic
         self._partition = partition
         self._index = index
@@ -102,14 +75,6 @@ class ChunkRows(RowColumns):
 
     def __len__(self) -> int:
         return self._count
-
-    def __getattr__(self, name: str) -> Any:
-        make = _MAKERS.get(name)
-        if make is None:
-            raise AttributeError(name)
-        made = make(self)
-        setattr(self, name, made)
-        return made
 
     @property
     def last_timestamp(self) -> int:
@@ -128,9 +93,8 @@ class ChunkRows(RowColumns):
             starts, lengths = index.key_starts, index.key_lengths
         else:
             starts, lengths = index.value_starts, index.value_lengths
-        make = BytesColumn.of_index if isinstance(index, RecordIndex) else BytesColumn
         origin = ColumnOrigin(self._topic, self._partition, column, index.offsets)
-        return make(index.data, starts, lengths, origin=origin)
+        return BytesColumn.of_index(index.data, starts, lengths, origin=origin)
 
     def all_headers(self) -> HeadersColumn:
         """Return the headers, selected or not."""
@@ -157,22 +121,10 @@ class ChunkRows(RowColumns):
             if buffer is not None:
                 yield buffer
 
-    def _timestamp_types(self) -> int | NDArray[np.int8]:
-        types = self._index.timestamp_types
-        return types if isinstance(types, int) else index_array(types, np.int8)
-
     def _lengths(self, column: str, lengths: Any) -> NDArray[np.int32] | None:
         return index_array(lengths, np.int32) if column in self.selected else None
 
 
-_MAKERS: Final[dict[str, Callable[[ChunkRows], Any]]] = {
-    "errors": lambda _rows: None,
-    "offsets": lambda rows: index_array(rows._index.offsets, np.int64),
-    "timestamps": lambda rows: index_array(rows._index.timestamps, np.int64),
-    "timestamp_types": ChunkRows._timestamp_types,
-    "keys": lambda rows: rows.bytes_of("key") if "key" in rows.selected else None,
-    "values": lambda rows: rows.bytes_of("value") if "value" in rows.selected else None,
-    "headers": lambda rows: rows.all_headers() if "headers" in rows.selected else None,
-    "key_lengths": lambda rows: rows._lengths("key", rows._index.key_lengths),
-    "value_lengths": lambda rows: rows._lengths("value", rows._index.value_lengths),
-}
+def _timestamp_types(index: RecordIndex) -> int | NDArray[np.int8]:
+    types = index.timestamp_types
+    return types if isinstance(types, int) else index_array(types, np.int8)

@@ -31,13 +31,14 @@ from kfast.columns.spans import read_only, take
 from kfast.columns.text import StringColumn
 from kfast.deserializers import as_deserializer, describe, is_native, needs_headers
 from kfast.errors import ConfigurationError, DeserializationError, IllegalStateError
-from kfast.records.chunk_rows import ChunkRows, RecordIndexLike
+from kfast.records.chunk_rows import ChunkRows
 from kfast.records.row_columns import RowColumns
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kfast._native.record_index import RecordIndex
     from kfast.columns.column_data import ColumnData
     from kfast.columns.operations import Values
     from kfast.deserializers import DecodedColumn, Deserializer, NativeDeserializer
@@ -311,7 +312,7 @@ class TypedRows:
 def decode_typed(
     topic: str,
     partition: int,
-    index: RecordIndexLike,
+    index: RecordIndex,
     rows: slice,
     deserializers: Mapping[str, TypedDeserializer],
     *,

@@ -80,11 +80,11 @@ def common_columns(parts: Sequence[RowColumns]) -> frozenset[str]:
         They have different ones.
     """
     chosen = parts[0].selected
-    for part in parts[1:]:
-        if part.selected != chosen:
+    for rows in parts[1:]:
+        if rows.selected != chosen:
             raise IllegalStateError(
                 "records with different columns cannot be joined or exported together",
-                found=f"{_names(part.selected)} after {_names(chosen)}",
+                found=f"{_names(rows.selected)} after {_names(chosen)}",
                 hint="read all of them with the same columns",
             )
     return chosen
@@ -252,7 +252,7 @@ class RowColumns:
 
     def blocks(self) -> Iterator[Any]:
         """Yield the buffers that the rows keep alive."""
-        for each in (
+        for column in (
             self.offsets,
             self.timestamps,
             self.timestamp_types,
@@ -263,11 +263,11 @@ class RowColumns:
             self.value_lengths,
             self.errors,
         ):
-            if isinstance(each, np.ndarray):
-                yield np.ma.getdata(each)
-                yield np.ma.getmaskarray(each) if isinstance(each, np.ma.MaskedArray) else b""
-            elif isinstance(each, _KFAST_COLUMNS):
-                yield from each.blocks()
+            if isinstance(column, np.ndarray):
+                yield np.ma.getdata(column)
+                yield np.ma.getmaskarray(column) if isinstance(column, np.ma.MaskedArray) else b""
+            elif isinstance(column, _KFAST_COLUMNS):
+                yield from column.blocks()
 
     @property
     def has_headers(self) -> bool:
@@ -304,13 +304,13 @@ class RowColumns:
         IllegalStateError
             It is not selected, or it was deserialized.
         """
-        found = self.keys if column == "key" else self.values
-        if not isinstance(found, BytesColumn):
-            state = "was not selected" if found is None else "is deserialized already"
+        values = self.keys if column == "key" else self.values
+        if not isinstance(values, BytesColumn):
+            state = "was not selected" if values is None else "is deserialized already"
             raise IllegalStateError(
                 f'column "{column}" {state}', hint=f"read {column}s without a deserializer"
             )
-        return found
+        return values
 
     def all_headers(self) -> HeadersColumn:
         """Return the headers; none if they are not selected."""
@@ -388,11 +388,11 @@ def concat_rows(parts: Sequence[RowColumns]) -> RowColumns:
     first = parts[0]
     types: int | NDArray[np.int8] = first.timestamp_types
     if any(not isinstance(p.timestamp_types, int) or p.timestamp_types != types for p in parts):
-        types = read_only(np.concatenate([part.type_array for part in parts]))
+        types = read_only(np.concatenate([p.type_array for p in parts]))
     return RowColumns(
         first.selected,
-        read_only(np.concatenate([part.offsets for part in parts])),
-        read_only(np.concatenate([part.timestamps for part in parts])),
+        read_only(np.concatenate([p.offsets for p in parts])),
+        read_only(np.concatenate([p.timestamps for p in parts])),
         types,
         None
         if first.keys is None
@@ -439,12 +439,12 @@ def _with_offsets(column: Any, offsets: NDArray[np.int64]) -> Any:
     return column
 
 
-def _errors(part: RowColumns) -> NDArray[np.int32]:
-    return np.zeros(len(part), np.int32) if part.errors is None else part.errors
+def _errors(rows: RowColumns) -> NDArray[np.int32]:
+    return np.zeros(len(rows), np.int32) if rows.errors is None else rows.errors
 
 
 def _joined(parts: Sequence[NDArray[np.int32] | None]) -> NDArray[np.int32]:
-    return read_only(np.concatenate([part for part in parts if part is not None]))
+    return read_only(np.concatenate([counts for counts in parts if counts is not None]))
 
 
 def _raw_spans(column: BytesColumn | StringColumn | HeadersColumn) -> tuple[Any, Any, Any]:

@@ -12,7 +12,6 @@ waits for a step that hangs, neither the network thread nor ``close``.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +20,8 @@ from kfast._base.threads import OwnThread
 from kfast.errors import AuthenticationError, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kfast._base.clock import Clock
     from kfast.security.sasl.mechanism import Work
     from kfast.security.sasl.token_cache import TokenCache
@@ -68,18 +69,49 @@ class LoginStep:
         self.is_cancelled = True
 
 
-class LoginWorker:
-    """Runs the steps of one consumer's log-ins on a thread of this name."""
+class LoginPause:
+    """Pauses of steps between two tries, which end with the worker."""
 
-    def __init__(self, name: str, clock: Clock) -> None:
-        self.on_done: Callable[[], None] = _ignore
-        """Called on the worker whenever a step is done or a token was renewed."""
-        self.tokens: TokenCache | None = None
-        """The token to be renewed; set before the first step."""
+    __slots__ = ("_end",)
+
+    def __init__(self) -> None:
+        self._end: SimpleQueue[None] = SimpleQueue()
+
+    def wait(self, wait_ms: int) -> bool:
+        """Wait on the worker; return False at once when it is to end."""
+        try:
+            self._end.get(timeout=wait_ms / 1000)
+        except Empty:
+            return True
+        self._end.put(None)
+        return False
+
+    def end(self) -> None:
+        """End the current pause and all later ones; takes no lock of Python's."""
+        self._end.put(None)
+
+
+class LoginWorker:
+    """Runs the steps of one consumer's log-ins on a thread of this name.
+
+    ``on_done`` is called on the worker whenever a step is done or the token of ``tokens`` was
+    renewed; ``pause`` ends with the worker.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        pause: LoginPause,
+        tokens: TokenCache | None,
+        on_done: Callable[[], None],
+    ) -> None:
         self._name = name
         self._clock = clock
+        self._pause = pause
+        self._tokens = tokens
+        self._on_done: Callable[[], None] | None = on_done
         self._queue: SimpleQueue[LoginStep | None] = SimpleQueue()
-        self._end: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_ended = False
 
@@ -92,20 +124,11 @@ class LoginWorker:
             self._thread.start()
         return step
 
-    def pause(self, wait_ms: int) -> bool:
-        """Wait on the worker, between two tries; return False at once when it is to end."""
-        try:
-            self._end.get(timeout=wait_ms / 1000)
-        except Empty:
-            return True
-        self._end.put(None)
-        return False
-
     def end(self) -> None:
         """End the thread after the step that runs, which is not waited for. Any thread."""
         self._is_ended = True
-        self.on_done = _ignore
-        self._end.put(None)
+        self._on_done = None
+        self._pause.end()
         self._queue.put(None)
 
     def _run(self) -> None:
@@ -119,23 +142,24 @@ class LoginWorker:
                 return
             if not step.is_cancelled:
                 step.run()
-                self.on_done()
+                self._done()
+
+    def _done(self) -> None:
+        on_done = self._on_done
+        if on_done is not None:
+            on_done()
 
     def _wait_s(self) -> float:
-        due_ms = None if self.tokens is None else self.tokens.next_refresh_ms
+        due_ms = None if self._tokens is None else self._tokens.next_refresh_ms
         if due_ms is None:
             return _LONGEST_WAIT_S
         return min(_LONGEST_WAIT_S, max(0, due_ms - self._clock.now_ms()) / 1000)
 
     def _renew(self) -> None:
-        if self.tokens is not None:
-            self.tokens.refresh(self._clock.now_ms())
-            self.on_done()
+        if self._tokens is not None:
+            self._tokens.refresh(self._clock.now_ms())
+            self._done()
 
     def __repr__(self) -> str:
         state = "not started" if self._thread is None else "ended" if self._is_ended else "runs"
         return f"<LoginWorker {self._name} {state}>"
-
-
-def _ignore() -> None:
-    """Stand in for a missing ``on_done``."""

@@ -6,7 +6,7 @@ Addresses, TLS, log-in, recognition of foreign servers and all errors are those 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
 from kfast._base.clock import ExponentialBackoff
@@ -14,7 +14,8 @@ from kfast.client.connection_states import ClusterConnectionStates, ConnectionKe
 from kfast.client.diagnosis import FailureKind, failure_kind
 from kfast.client.request import Channel
 from kfast.errors import AuthenticationError, SslAuthenticationError
-from kfast.network.channel_pool import ChannelPool, NetworkIO
+from kfast.network.channel_pool import ChannelPool
+from kfast.network.network_io import NetworkIO
 from kfast.network.resolver import SystemResolver
 from kfast.threads.consumer_runtime import make_login_parts
 from kfast.threads.name_resolver import NameResolver
@@ -66,13 +67,12 @@ class ConnectionProbe:
     def __init__(self, config: ConsumerConfig, clock: Clock) -> None:
         self._clock = clock
         self._has_tls = config.security_protocol.endswith("SSL")
-        self._resolver = NameResolver("kfast-probe-resolver", SystemResolver(), clock)
-        self._worker, self._logins = make_login_parts(config, clock)
+        io = NetworkIO.of(config, clock)
+        wake = io.selector.wakeup
+        self._resolver = NameResolver("kfast-probe-resolver", SystemResolver(), clock, wake)
+        self._worker, self._logins = make_login_parts(config, clock, wake)
         self._mechanism = config.sasl_mechanism
-        self._io = NetworkIO.of(config, self._resolver, None, clock, self._logins)
-        self._resolver.on_done = self._io.selector.wakeup
-        if self._worker is not None:
-            self._worker.on_done = self._io.selector.wakeup
+        self._io = replace(io, resolver=self._resolver, logins=self._logins)
         timeout_ms = min(config.socket_connection_setup_timeout_ms, config.default_api_timeout_ms)
         timeout = ExponentialBackoff(timeout_ms, timeout_ms, jitter=0.0)
         self._states = ClusterConnectionStates(ExponentialBackoff(0, 0), timeout, clock)
@@ -100,18 +100,18 @@ class ConnectionProbe:
         begun_ms = self._clock.now_ms()
         pool.connect(key, node, begun_ms)
         while True:
-            known = states.get(key)
-            assert known is not None
+            connection = states.get(key)
+            assert connection is not None
             now_ms = self._clock.now_ms()
-            for name, found in self._passed(key, known)[len(steps) :]:
-                steps.append(ProbeStep(name, now_ms - begun_ms, found))
+            for name, result in self._passed(key, connection)[len(steps) :]:
+                steps.append(ProbeStep(name, now_ms - begun_ms, result))
                 begun_ms = now_ms
-            if known.state is ConnectionState.READY:
+            if connection.state is ConnectionState.READY:
                 pool.close_channel(key, "it was a probe")
                 return steps
-            if known.last_error is not None:
-                error = known.last_error
-                return self._failed(steps, known, error, now_ms - begun_ms)
+            if connection.last_error is not None:
+                error = connection.last_error
+                return self._failed(steps, connection, error, now_ms - begun_ms)
             wait_ms = min(_LONGEST_WAIT_MS, max(0, pool.next_deadline_ms(now_ms) - now_ms))
             events, _ = self._io.selector.select(0 if pool.unread else wait_ms)
             now_ms = self._clock.now_ms()
@@ -127,24 +127,24 @@ class ConnectionProbe:
         sasl = ["sasl"] if self._logins is not None else []
         return ["dns", "tcp", *tls, *sasl, "kafka"]
 
-    def _passed(self, key: ConnectionKey, known: NodeConnectionState) -> list[tuple[str, str]]:
+    def _passed(self, key: ConnectionKey, connection: NodeConnectionState) -> list[tuple[str, str]]:
         """Return the steps that are over by now, and what they have found."""
-        ips = known.addresses.ips
-        if known.last_error is not None or (known.addresses.needs_resolving and not ips):
+        ips = connection.addresses.ips
+        if connection.last_error is not None or (connection.addresses.needs_resolving and not ips):
             return []
         reached = {
-            ConnectionState.CONNECTING: 2 if known.is_handshaking else 1,
+            ConnectionState.CONNECTING: 2 if connection.is_handshaking else 1,
             ConnectionState.AUTHENTICATING: 3 if self._has_tls else 2,
             ConnectionState.CHECKING_API_VERSIONS: len(self._names()) - 1,
             ConnectionState.READY: len(self._names()),
-        }.get(known.state, 0)
-        return [(name, self._found(name, key, known)) for name in self._names()[:reached]]
+        }.get(connection.state, 0)
+        return [(name, self._result(name, key, connection)) for name in self._names()[:reached]]
 
-    def _found(self, name: str, key: ConnectionKey, known: NodeConnectionState) -> str:
+    def _result(self, name: str, key: ConnectionKey, connection: NodeConnectionState) -> str:
         if name == "dns":
-            return ", ".join(known.addresses.ips)
+            return ", ".join(connection.addresses.ips)
         if name == "tcp":
-            return f"connected to {known.addresses.current.ip}"
+            return f"connected to {connection.addresses.current.ip}"
         if name == "tls":
             return "certificate accepted, handshake complete"
         if name == "sasl":
@@ -159,7 +159,7 @@ class ConnectionProbe:
         return "" if offered is None else f"a Kafka broker with {len(offered.ranges)} APIs"
 
     def _failed(
-        self, steps: list[ProbeStep], known: NodeConnectionState, error: KafkaError, ms: int
+        self, steps: list[ProbeStep], connection: NodeConnectionState, error: KafkaError, ms: int
     ) -> list[ProbeStep]:
         names = self._names()
         kind = failure_kind(error)
@@ -168,10 +168,10 @@ class ConnectionProbe:
         else:
             named = "" if kind is None else _STEP_OF.get(kind, "")
         at = names.index(named) if named in names else min(len(steps), len(names) - 1)
-        found = {"dns": ", ".join(known.addresses.ips)}
+        results = {"dns": ", ".join(connection.addresses.ips)}
         passed = [
             *steps,
-            *(ProbeStep(name, 0, found.get(name, "")) for name in names[len(steps) : at]),
+            *(ProbeStep(name, 0, results.get(name, "")) for name in names[len(steps) : at]),
         ]
         return [*passed[:at], ProbeStep(names[at], ms, "", error)]
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Final, TypeVar, overload
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from kfast._base.logs import get_logger
 from kfast._runtime.one_time_call import CallDepth
@@ -19,6 +20,7 @@ from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.client.metadata import Metadata
 from kfast.client.refusals import again
 from kfast.client.request_metrics import RequestMetrics
+from kfast.consumer.error_mailbox import ErrorMailbox
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
 from kfast.consumer.manager_context import ManagerContext
@@ -33,8 +35,8 @@ from kfast.errors import (
     KafkaTimeoutError,
     WakeupError,
 )
-from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
+from kfast.network.network_io import NetworkIO
 from kfast.network.resolver import SystemResolver
 from kfast.settings.offset_reset import OffsetResetStrategy
 from kfast.threads.application_event import ApplicationEvent
@@ -52,11 +54,12 @@ if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.consumer.admin.admin_requests import Answers
     from kfast.consumer.admin.questions import Key, Question
+    from kfast.consumer.application_wakeup import ApplicationWakeup
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.consumer.pending_result import PendingResult
     from kfast.records.building import BuildResult
     from kfast.records.partition_records import PartitionRecords
-    from kfast.security.login_worker import LoginWorker
+    from kfast.security.login_worker import LoginPause, LoginWorker
     from kfast.security.sasl import TokenRequest
     from kfast.security.sasl.login import SaslLogins
     from kfast.security.sasl.oidc import ClientCredentials, Endpoint
@@ -85,8 +88,8 @@ OBSTRUCTED_MS: Final = 100
 class ConsumerRuntime:
     """Threads, connections and state of one consumer.
 
-    ``convert`` makes rows of a decoded chunk, on the application thread. With ``for_admin`` it can
-    `ask` about groups.
+    ``convert`` makes rows of a decoded chunk, on the application thread, and ``convert_ahead`` on a
+    decode thread, if it may. With ``for_admin`` it can `ask` about groups.
     """
 
     def __init__(
@@ -94,7 +97,9 @@ class ConsumerRuntime:
         config: ConsumerConfig,
         clock: Clock,
         convert: Callable[[CompletedFetch, RecordIndex], BuildResult | None],
+        wakeup: ApplicationWakeup,
         *,
+        convert_ahead: Callable[[CompletedFetch, RecordIndex, int], Any] | None = None,
         for_admin: bool = False,
     ) -> None:
         self.config = config
@@ -105,32 +110,46 @@ class ConsumerRuntime:
             OffsetResetStrategy.parse(config.auto_offset_reset),
             is_read_committed=config.isolation_level == "read_committed",
         )
-        self.fetch_buffer = FetchBuffer(config.buffer_memory_bytes)
-        self._resolver = NameResolver(f"kfast-resolver-{config.client_id}", SystemResolver(), clock)
-        self._login_worker, logins = make_login_parts(config, clock)
+        io = NetworkIO.of(config, clock)
+        wake_network = io.selector.wakeup
+        self.wakeup_event = wakeup
+        """What the application thread waits for."""
+        self.fetch_buffer = FetchBuffer(
+            config.buffer_memory_bytes, wakeup, on_room=wake_network, convert_ahead=convert_ahead
+        )
+        self._resolver = NameResolver(
+            f"kfast-resolver-{config.client_id}", SystemResolver(), clock, wake_network
+        )
+        self._login_worker, logins = make_login_parts(config, clock, wake_network)
         self.requests = RequestMetrics(config.metrics_num_samples, config.metrics_sample_window_ms)
-        io = NetworkIO.of(config, self._resolver, self.fetch_buffer.may_receive, clock, logins)
         self._client_name = getattr(io.transport_factory, "client_name", None)
         self._login_user = None if logins is None else logins.user
-        self.fetch_buffer.word_error = self.word_error
+        self._errors = ErrorMailbox(wakeup, self.word_error)
         self._client = NetworkClient(
             config,
             self.metadata,
             clock,
-            io,
+            replace(
+                io,
+                resolver=self._resolver,
+                receive_gate=self.fetch_buffer.memory.may_receive,
+                logins=logins,
+            ),
             self.requests if config.metrics_enabled else None,
         )
-        self._resolver.on_done = self._client.wakeup
-        if self._login_worker is not None:
-            self._login_worker.on_done = self._client.wakeup
-        self.fetch_buffer.on_room = self._client.wakeup
         self.collector: FetchCollector[PartitionRecords] = FetchCollector(
-            self.subscriptions, self.fetch_buffer, convert
+            self.subscriptions, self.fetch_buffer, self._errors, convert
         )
         """Application thread only."""
-        self.steps = ApplicationSteps(clock.now_ms(), self.fetch_buffer.wakeup)
+        self.steps = ApplicationSteps(clock.now_ms(), wakeup.signal)
         context = ManagerContext(
-            config, clock, self.metadata, self._client, self.subscriptions, self.fetch_buffer
+            config,
+            clock,
+            self.metadata,
+            self._client,
+            self.subscriptions,
+            self._errors,
+            wakeup,
         )
         self.retries = context.retries
         """What keeps this consumer from reading and is tried again; may be read by any thread."""
@@ -150,7 +169,7 @@ class ConsumerRuntime:
         )
         self._decoders = DecodePool(
             f"kfast-decode-{config.client_id}",
-            self.fetch_buffer,
+            self.fetch_buffer.decoding,
             config.decode_threads,
             on_failure=self._on_thread_failure,
         )
@@ -247,7 +266,7 @@ class ConsumerRuntime:
 
     def _on_thread_failure(self, error: BaseException) -> None:
         failure = error if isinstance(error, KafkaError) else KafkaError(f"internal error: {error}")
-        self.fetch_buffer.put_error(failure, key="thread failure", is_sticky=True)
+        self._errors.put(failure, key="thread failure", is_sticky=True)
 
     def submit(
         self,
@@ -289,7 +308,7 @@ class ConsumerRuntime:
                 remaining_ms = timeout_ms - waited_ms
                 if waited_ms >= OBSTRUCTED_MS and not is_obstructed:
                     is_obstructed = True
-                    self.fetch_buffer.note_caller(is_waiting=True)
+                    self.fetch_buffer.memory.note_caller(is_waiting=True)
                 if not self._client.has_reached_broker:
                     remaining_ms = min(remaining_ms, BOOTSTRAP_CHECK_MS)
                 elif not is_obstructed:
@@ -303,7 +322,7 @@ class ConsumerRuntime:
         finally:
             self._blocked_on = None
             if is_obstructed:
-                self.fetch_buffer.note_caller(is_waiting=False)
+                self.fetch_buffer.memory.note_caller(is_waiting=False)
             has_outcome = event.is_done
             if not has_outcome:
                 self._network.abandon(event)
@@ -333,7 +352,7 @@ class ConsumerRuntime:
 
     def list_offsets(
         self,
-        wanted: Sequence[dict[TopicPartition, int]],
+        timestamps: Sequence[dict[TopicPartition, int]],
         timeout_ms: int,
         isolation_level: int | None = None,
     ) -> list[dict[TopicPartition, OffsetAndTimestamp | None]]:
@@ -346,8 +365,8 @@ class ConsumerRuntime:
             "the look-up of offsets",
             lambda _: all_of(
                 [
-                    self._managers.offsets.list_offsets(each, deadline_ms, isolation_level)
-                    for each in wanted
+                    self._managers.offsets.list_offsets(of_partitions, deadline_ms, isolation_level)
+                    for of_partitions in timestamps
                 ]
             ),
             timeout_ms + ANSWER_SLACK_MS,
@@ -413,7 +432,7 @@ class ConsumerRuntime:
         """
         self.wakeup_requested = True
         self._pause.set()
-        self.fetch_buffer.wakeup()
+        self.wakeup_event.signal()
         blocked_on = self._blocked_on
         if blocked_on is not None:
             blocked_on.interrupt()
@@ -502,29 +521,32 @@ class ConsumerRuntime:
 
 
 def make_login_parts(
-    config: ConsumerConfig, clock: Clock
+    config: ConsumerConfig, clock: Clock, on_done: Callable[[], None]
 ) -> tuple[LoginWorker | None, SaslLogins | None]:
     """Return what logs the connections in, None for a security protocol without SASL.
 
-    Imported only where it is used: it loads OpenSSL, and for a token endpoint HTTP and TLS.
+    ``on_done`` wakes the thread that drives the connections. What this needs is imported only where
+    it is used: it loads OpenSSL, and for a token endpoint HTTP and TLS.
     """
     if not config.security_protocol.startswith("SASL_"):
         return None, None
-    from kfast.security.login_worker import LoginWorker  # noqa: PLC0415
-    from kfast.security.sasl import make_logins  # noqa: PLC0415
+    from kfast.security.login_worker import LoginPause, LoginWorker  # noqa: PLC0415
+    from kfast.security.sasl import make_logins, make_tokens  # noqa: PLC0415
+    from kfast.security.sasl.sasl_settings import SaslSettings  # noqa: PLC0415
 
-    worker = LoginWorker(f"kfast-login-{config.client_id}", clock)
-    logins = make_logins(config, worker, _token_request(config, worker, clock), clock)
-    worker.tokens = logins.tokens
-    return worker, logins
+    settings = SaslSettings.of(config)
+    pause = LoginPause()
+    tokens = make_tokens(config, settings, _token_request(config, pause, clock), clock)
+    worker = LoginWorker(f"kfast-login-{config.client_id}", clock, pause, tokens, on_done)
+    return worker, make_logins(settings, worker, tokens, clock)
 
 
-def _token_request(config: ConsumerConfig, worker: LoginWorker, clock: Clock) -> TokenRequest:
+def _token_request(config: ConsumerConfig, pause: LoginPause, clock: Clock) -> TokenRequest:
     if config.sasl_oauthbearer_token_endpoint_url is None:
         return _no_token
     from kfast.security.token_endpoint import TokenEndpoint  # noqa: PLC0415
 
-    return TokenEndpoint(config, worker.pause, clock).request
+    return TokenEndpoint(config, pause.wait, clock).request
 
 
 def _no_token(endpoint: Endpoint, credentials: ClientCredentials) -> OAuthToken:

@@ -2,7 +2,7 @@
 
 Owns ``decode_threads`` threads that claim one ``CompletedFetch`` at a time from the
 ``FetchBuffer`` and decode a chunk of it with the GIL released. Mutable objects are shared only
-through the buffer's claim: the first thread to claim a slice, one of the pool or the application
+through the claim: the first thread to claim a slice, one of the pool or the application
 thread inside ``poll``, is the only one to use it. Nothing here runs user code, and no error is
 lost: what a decode raises is kept in the slice and raised by ``poll``.
 """
@@ -17,7 +17,7 @@ from kfast._base.threads import WorkerThread
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kfast.consumer.fetch.buffer import FetchBuffer
+    from kfast.consumer.fetch.decode_scheduler import DecodeScheduler
 
 logger = get_logger(__name__)
 
@@ -32,12 +32,12 @@ class DecodePool:
     def __init__(
         self,
         name: str,
-        fetch_buffer: FetchBuffer,
+        decoding: DecodeScheduler,
         threads: int,
         *,
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._fetch_buffer = fetch_buffer
+        self._decoding = decoding
         self._on_failure = on_failure
         self._is_closing = False
         self._threads = [WorkerThread(f"{name}-{number}", self._run) for number in range(threads)]
@@ -59,7 +59,7 @@ class DecodePool:
 
     def _run(self) -> None:
         try:
-            while not self._is_closing and self._fetch_buffer.decode_one():
+            while not self._is_closing and self._decoding.decode_one():
                 pass  # False is the end: the buffer is closed
         except BaseException as error:
             logger.exception("a decode thread failed")

@@ -53,11 +53,13 @@ class NameResolver:
     """Looks names up without blocking the caller. A `Resolver`.
 
     ``resolver`` does the work, on helper threads whose names begin with ``name``; it may block.
+    ``on_done`` is called on a helper thread whenever an outcome is there, until `close`.
     """
 
-    def __init__(self, name: str, resolver: Resolver, clock: Clock) -> None:
-        self.on_done: Callable[[], None] = _ignore
-        """Called on a helper thread whenever an outcome is there."""
+    def __init__(
+        self, name: str, resolver: Resolver, clock: Clock, on_done: Callable[[], None]
+    ) -> None:
+        self._on_done: Callable[[], None] | None = on_done
         self._name = name
         self._resolver = resolver
         self._clock = clock
@@ -84,7 +86,7 @@ class NameResolver:
         with self._lock:
             self._is_closed = True
             self._queue.clear()
-        self.on_done = _ignore
+        self._on_done = None
 
     def _outcome_of(self, lookup: _Lookup) -> object:
         with self._lock:
@@ -113,7 +115,9 @@ class NameResolver:
             value, error = self._call(lookup)
             with self._lock:
                 self._outcomes[lookup] = _Outcome(value, error, self._clock.now_ms())
-            self.on_done()
+            on_done = self._on_done
+            if on_done is not None:
+                on_done()
 
     def _call(self, lookup: _Lookup) -> tuple[object, OSError | None]:
         method: Any = getattr(self._resolver, lookup.method)
@@ -127,7 +131,3 @@ class NameResolver:
     def __repr__(self) -> str:
         pending = sum(outcome is None for outcome in self._outcomes.values())
         return f"<NameResolver {pending} pending, {self._threads} threads>"
-
-
-def _ignore() -> None:
-    """Stand in for a missing ``on_done``."""

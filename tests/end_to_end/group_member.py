@@ -17,6 +17,8 @@ from kfast.client.cluster import Cluster
 from kfast.client.metadata import Metadata
 from kfast.client.request_manager import NEVER_MS
 from kfast.config import ConsumerConfig
+from kfast.consumer.application_wakeup import ApplicationWakeup
+from kfast.consumer.error_mailbox import ErrorMailbox
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.group.classic.membership import ClassicMembership
@@ -72,12 +74,13 @@ class SimulatedMember:
         clock = network.clock
         metadata = Metadata(config, clock)
         metadata.cluster = view
-        self.buffer = FetchBuffer(1 << 20)
+        wakeup = ApplicationWakeup()
+        self.errors = ErrorMailbox(wakeup)
         self.subscriptions = SubscriptionState(EARLIEST)
         context = ManagerContext(
-            config, clock, metadata, self._connections, self.subscriptions, self.buffer
+            config, clock, metadata, self._connections, self.subscriptions, self.errors, wakeup
         )
-        parts = RequestManagers.of(context, self.buffer, self)
+        parts = RequestManagers.of(context, FetchBuffer(1 << 20, wakeup), self)
         assert parts.group is not None
         self.membership = cast("ClassicMembership", parts.group.membership)
         self._commits = parts.group.commits

@@ -277,7 +277,7 @@ def test_a_consumer_in_a_cycle_is_collected_on_any_thread(thread: str) -> None:
 
                 with runtime.fetch_buffer._lock:
                     runtime.fetch_buffer._decode_queue._fetches = Empty()
-                    runtime.fetch_buffer._decode_queue.notify(1)
+                    runtime.fetch_buffer._decode_queue._notify(1)
             deadline = time.monotonic() + 10
             while own_threads() - before and time.monotonic() < deadline:
                 threading.Event().wait(0.01)

@@ -190,7 +190,7 @@ class Schedule:
         assert self.is_settled()
         assert self.members[0].generation == generation, f"a rebalance for nothing: {self}"
         for member in self.members:
-            error = member.buffer.take_error(lambda tp, version: True)
+            error = member.errors.take(lambda tp, version: True)
             assert error is None or error.retriable, error
 
     def is_all_read(self) -> bool:

@@ -84,7 +84,12 @@ def test_any_thread_reads_them_while_another_one_is_inside_of_a_poll() -> None:
             except IllegalStateError:
                 break  # the other thread is inside
         runtime = reader._runtime
-        with locked(runtime.subscriptions.lock, runtime.fetch_buffer._lock, runtime.steps._lock):
+        with locked(
+            runtime.subscriptions.lock,
+            runtime.fetch_buffer._lock,
+            runtime._errors._lock,
+            runtime.steps._lock,
+        ):
             found = answers(reader)
         cluster.append("t", 0, [b"x"])
         thread.join(20)

@@ -228,7 +228,7 @@ def test_memory_of_columns_is_counted_and_given_back(make_stage: MakeStage) -> N
     assert values.pinned_nbytes > 0
     buffer = consumer._parts.shared.runtime.fetch_buffer
     read(consumer, 20 - len(batch))
-    assert buffer.bytes_used == 0
+    assert buffer.memory.bytes_used == 0
     column = values["text"]
     del batch
     consumer.close()

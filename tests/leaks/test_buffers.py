@@ -20,7 +20,7 @@ from kfast.records import (
     PartitionRecords,
     build_partition_records,
 )
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 
 BUILDS = 1_000
 ROWS = [
@@ -41,7 +41,7 @@ def _balance() -> Iterator[None]:
 
 
 def build(**options: Any) -> PartitionRecords:
-    return build_partition_records("t", 0, SampleIndex(ROWS), **options).records
+    return build_partition_records("t", 0, sample_index(ROWS), **options).records
 
 
 def take_views(records: PartitionRecords) -> object:
@@ -114,7 +114,7 @@ def test_errors_hold_no_buffer() -> None:
     gc.collect()
     before = live_count()
     for _ in range(BUILDS // 10):
-        result = build_partition_records("t", 0, SampleIndex(ROWS), value_deserializer=Uuid())
+        result = build_partition_records("t", 0, sample_index(ROWS), value_deserializer=Uuid())
         assert result.error is not None
         errors.append(result.error)
         del result

@@ -17,7 +17,7 @@ from kfast.consumer.group.assignors import (
     StickyAssignor,
     check_assignment,
 )
-from kfast.consumer.group.assignors.sticky_user_data import decode_assignment, encode_assignment
+from kfast.consumer.group.assignors.sticky_claims import decode_assignment, encode_assignment
 from kfast.types import TopicPartition
 from tests.reference.groups import NO_RACK, Assigned, Group, faults, movable
 from tests.soaking import examples

@@ -15,7 +15,7 @@ from kfast._native.buffers import copy_of
 from kfast.deserializers import Int32, Utf8
 from kfast.records import ConsumerRecords, PartitionRecords, build_partition_records
 from tests.soaking import examples
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 
 relaxed = examples(100)
 
@@ -35,7 +35,7 @@ SAMPLES = st.lists(
 
 
 def build(samples: list[Sample], **options: Any) -> PartitionRecords:
-    return build_partition_records("t", 0, SampleIndex(samples), **options).records
+    return build_partition_records("t", 0, sample_index(samples), **options).records
 
 
 def fields(records: PartitionRecords) -> list[tuple[Any, ...]]:
@@ -112,7 +112,7 @@ def test_utf8_is_what_python_thinks(values: list[bytes | None]) -> None:
 
     good = [is_text(value) for value in values]
     result = build_partition_records(
-        "t", 0, SampleIndex(values), value_deserializer=Utf8(), on_error="raise"
+        "t", 0, sample_index(values), value_deserializer=Utf8(), on_error="raise"
     )
     count = good.index(False) if False in good else len(good)
     assert (result.error is None) == all(good)

@@ -14,7 +14,7 @@ from typing import Any
 
 from kfast.client.cluster import Cluster, Node, PartitionMetadata, TopicMetadata
 from kfast.consumer.group.assignors import GroupMember
-from kfast.consumer.group.assignors.sticky_user_data import encode_assignment, encode_generation
+from kfast.consumer.group.assignors.sticky_claims import encode_assignment, encode_generation
 from kfast.types import TopicPartition
 
 Assigned = Mapping[str, Sequence[TopicPartition]]

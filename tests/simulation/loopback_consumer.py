@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 from kfast.application.record_converter import RecordConverter
 from kfast.client.metadata import Metadata
 from kfast.config import ConsumerConfig
+from kfast.consumer.application_wakeup import ApplicationWakeup
+from kfast.consumer.error_mailbox import ErrorMailbox
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
 from kfast.consumer.fetch_position import FetchPosition
@@ -21,12 +23,13 @@ from kfast.consumer.manager_context import ManagerContext
 from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
-from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
+from kfast.network.network_io import NetworkIO
 from kfast.records import ConsumerRecords, PartitionRecords
-from kfast.security.sasl import make_logins
+from kfast.security.sasl import make_logins, make_tokens
 from kfast.security.sasl.login import SaslLogins
 from kfast.security.sasl.oidc import ClientCredentials, Endpoint
+from kfast.security.sasl.sasl_settings import SaslSettings
 from kfast.settings.offset_reset import OffsetResetStrategy
 from kfast.testing.cluster import FakeCluster
 from kfast.types import OAuthToken, OffsetAndTimestamp, TopicPartition
@@ -60,7 +63,11 @@ class LoopbackConsumer:
             OffsetResetStrategy.parse(config.auto_offset_reset),
             is_read_committed=config.isolation_level == "read_committed",
         )
-        self.fetch_buffer = FetchBuffer(config.buffer_memory_bytes)
+        self.wakeup = ApplicationWakeup()
+        self.errors = ErrorMailbox(self.wakeup)
+        self.fetch_buffer = FetchBuffer(
+            config.buffer_memory_bytes, self.wakeup, on_room=self.network.wakeup
+        )
         self.client = NetworkClient(
             config,
             self.metadata,
@@ -69,16 +76,21 @@ class LoopbackConsumer:
                 self.network,
                 self.network.connect,
                 self.network,
-                self.fetch_buffer.may_receive,
+                self.fetch_buffer.memory.may_receive,
                 logins=self._logins(),
             ),
         )
-        self.fetch_buffer.on_room = self.client.wakeup
         self.collector: FetchCollector[PartitionRecords] = FetchCollector(
-            self.subscriptions, self.fetch_buffer, RecordConverter(config)
+            self.subscriptions, self.fetch_buffer, self.errors, RecordConverter(config)
         )
         context = ManagerContext(
-            config, self.clock, self.metadata, self.client, self.subscriptions, self.fetch_buffer
+            config,
+            self.clock,
+            self.metadata,
+            self.client,
+            self.subscriptions,
+            self.errors,
+            self.wakeup,
         )
         self.managers = RequestManagers.of(context, self.fetch_buffer, for_admin=True)
         self.fetcher, self.offsets = self.managers.fetcher, self.managers.offsets
@@ -91,7 +103,9 @@ class LoopbackConsumer:
         def no_endpoint(endpoint: Endpoint, credentials: ClientCredentials) -> OAuthToken:
             raise AssertionError("no token endpoint in memory")
 
-        return make_logins(self.config, self.login_steps, no_endpoint, self.clock)
+        settings = SaslSettings.of(self.config)
+        tokens = make_tokens(self.config, settings, no_endpoint, self.clock)
+        return make_logins(settings, self.login_steps, tokens, self.clock)
 
     # -- what to read ----------------------------------------------------------------------
 

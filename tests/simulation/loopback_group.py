@@ -16,6 +16,8 @@ from typing import Any, Final
 from kfast.application.record_converter import RecordConverter
 from kfast.client.metadata import Metadata
 from kfast.config import ConsumerConfig
+from kfast.consumer.application_wakeup import ApplicationWakeup
+from kfast.consumer.error_mailbox import ErrorMailbox
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
@@ -24,8 +26,8 @@ from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.errors import KafkaError
-from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
+from kfast.network.network_io import NetworkIO
 from kfast.records import PartitionRecords
 from kfast.settings.offset_reset import OffsetResetStrategy
 from kfast.testing.cluster import FakeCluster
@@ -55,22 +57,34 @@ class LoopbackMember:
         self.config = config = ConsumerConfig(configs)
         self.metadata = Metadata(config, clock)
         self.subscriptions = SubscriptionState(OffsetResetStrategy.parse(config.auto_offset_reset))
-        self.fetch_buffer = FetchBuffer(config.buffer_memory_bytes)
+        self.wakeup = ApplicationWakeup()
+        self.mailbox = ErrorMailbox(self.wakeup)
+        self.fetch_buffer = FetchBuffer(
+            config.buffer_memory_bytes, self.wakeup, on_room=self.network.wakeup
+        )
         self.client = NetworkClient(
             config,
             self.metadata,
             clock,
             NetworkIO(
-                self.network, self.network.connect, self.network, self.fetch_buffer.may_receive
+                self.network,
+                self.network.connect,
+                self.network,
+                self.fetch_buffer.memory.may_receive,
             ),
         )
-        self.fetch_buffer.on_room = self.client.wakeup
         self.collector: FetchCollector[PartitionRecords] = FetchCollector(
-            self.subscriptions, self.fetch_buffer, RecordConverter(config)
+            self.subscriptions, self.fetch_buffer, self.mailbox, RecordConverter(config)
         )
-        self.steps = ApplicationSteps(clock.now, self.fetch_buffer.wakeup)
+        self.steps = ApplicationSteps(clock.now, self.wakeup.signal)
         context = ManagerContext(
-            config, clock, self.metadata, self.client, self.subscriptions, self.fetch_buffer
+            config,
+            clock,
+            self.metadata,
+            self.client,
+            self.subscriptions,
+            self.mailbox,
+            self.wakeup,
         )
         self.managers = RequestManagers.of(context, self.fetch_buffer, self.steps)
         assert self.managers.group is not None

@@ -10,7 +10,7 @@ from kfast.records import PartitionRecords, build_partition_records
 from kfast.spark.source.schema import project
 from kfast.table.arrow_batches import ArrowBatches
 from tests.spark.support import options
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 
 pytest.importorskip("pyspark")
 
@@ -55,7 +55,7 @@ def struct(**fields: Any) -> dict[str, Any]:
 
 
 def records(samples: list[Sample] | None = None) -> PartitionRecords:
-    return build_partition_records("top", 3, SampleIndex(samples or SAMPLES)).records
+    return build_partition_records("top", 3, sample_index(samples or SAMPLES)).records
 
 
 def batches(

@@ -25,7 +25,7 @@ from tests.fake_registry.server import FakeRegistry
 from tests.spark.arrow_rows import batches, schema
 from tests.spark.support import options
 from tests.spark.typed_orders import AVRO_TEXT, ORDER, avro, framed
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
@@ -40,7 +40,7 @@ def type_of(ddl: str) -> Any:
 
 
 def rows_of(*samples: Sample) -> Any:
-    return build_partition_records("top", 3, SampleIndex(list(samples))).records
+    return build_partition_records("top", 3, sample_index(list(samples))).records
 
 
 def values(json_type: Any, raw: list[bytes | None], **more: Any) -> list[Any]:

@@ -23,6 +23,7 @@ MISTAKES = """\
 import kfast
 kfast.KafkaConsumer("orders").poll(timeout_ms="100")
 kfast.no_such_name
+kfast.errors.NotControlerError
 kfast.KafkaConsumer("orders", fetch_min_bytez=1)
 kfast.KafkaConsumer("orders", group_id=3)
 kfast.read_topic("orders", isolation_level="read_comitted")
@@ -50,7 +51,15 @@ def test_programs_of_users_type_check_and_mistakes_are_seen(tmp_path: Path) -> N
     }
     codes = [line.rpartition("[")[2] for line in of_program.pop(wrong) if ": error: " in line]
     assert codes == [
-        *("arg-type]", "attr-defined]", "call-arg]", "arg-type]", "arg-type]", "arg-type]"),
+        *(
+            "arg-type]",
+            "attr-defined]",
+            "attr-defined]",
+            "call-arg]",
+            "arg-type]",
+            "arg-type]",
+            "arg-type]",
+        ),
         "typeddict-unknown-key]",
     ]
     assert not any(of_program.values()), of_program

@@ -6,6 +6,8 @@ import copy
 import importlib
 import inspect
 import pickle
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -261,7 +263,10 @@ def test_exception_for_a_known_code_names_the_place() -> None:
         "cause: the partition has moved to another broker",
     ]
     assert (error.topic, error.partition, error.node, error.code) == ("orders", 3, 1, 6)
-    assert str(exception_for(8)) == "the broker answered BROKER_NOT_AVAILABLE (error 8)"
+    assert str(exception_for(8)).splitlines() == [
+        "the broker answered BROKER_NOT_AVAILABLE (error 8)",
+        "cause: the broker is not available",
+    ]
     assert str(exception_for(29, topic="t")).startswith("t: the broker answered TOPIC_AUTH")
     assert "t-0 offset 9: " in str(exception_for(1, topic="t", partition=0, offset=9))
 
@@ -287,6 +292,55 @@ def test_unknown_codes_keep_their_number(code: int) -> None:
     assert not error.retriable
     assert error_info(code).name == "UNKNOWN_SERVER_ERROR"
     assert UnknownServerError.code == -1
+
+
+# --- classes that are made when they are asked for ------------------------------------------------
+
+
+def test_the_class_of_a_code_is_made_once() -> None:
+    """E-09: under its name, under that of kafka-python, and by its code it is the same class."""
+    made = errors.ErrorCode.INVALID_CONFIG.exception
+    assert made is errors.ErrorCode.INVALID_CONFIG.exception
+    assert made is getattr(errors, "InvalidConfigError")  # noqa: B009 - unknown to type checkers
+    assert made is getattr(errors, "InvalidConfigurationError")  # noqa: B009
+    assert type(exception_for(40)) is made
+    assert made.__doc__ == "A topic's or broker's configuration is not valid."
+
+
+def test_only_a_class_is_made_that_is_asked_for() -> None:
+    code = "from kfast import errors; print('NotControllerError' in vars(errors), end=' ');"
+    code += "errors.NotControllerError; print('NotControllerError' in vars(errors))"
+    assert output_of(code) == b"False True\n"
+
+
+def test_a_misspelt_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'NotControlerError'"):
+        getattr(errors, "NotControlerError")  # noqa: B009
+
+
+def test_all_names_are_listed_and_imported_with_a_star() -> None:
+    """E-14: also those that are not there yet; no module or helper comes with them."""
+    names: dict[str, object] = {}
+    exec("from kfast.errors import *", names)
+    del names["__builtins__"]
+    assert {"NotControllerError", "InvalidConfigurationError", "KafkaError"} <= names.keys()
+    assert names.keys() <= set(dir(errors))
+    classes = {value for value in names.values() if isinstance(value, type)}
+    assert {cls for cls in classes if not issubclass(cls, KafkaError)} == {errors.ErrorCode}
+    assert set(CLASSES) <= classes
+
+
+def test_a_class_that_was_made_is_pickled_from_process_to_process() -> None:
+    """E-09"""
+    code = "import pickle, sys; from kfast.errors import exception_for;"
+    code += "sys.stdout.buffer.write(pickle.dumps(exception_for(77, topic='t')))"
+    error = pickle.loads(output_of(code))
+    assert type(error) is errors.ErrorCode.STALE_BROKER_EPOCH.exception
+    assert (error.topic, error.code, error.retriable) == ("t", 77, False)
+
+
+def output_of(code: str) -> bytes:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout
 
 
 # --- did you mean ---------------------------------------------------------------------------------

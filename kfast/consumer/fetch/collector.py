@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from kfast._native.record_index import RecordIndex
+    from kfast.consumer.error_mailbox import ErrorMailbox
     from kfast.consumer.fetch.buffer import FetchBuffer
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.consumer.subscription_state import SubscriptionState
@@ -128,7 +129,7 @@ class Undelivered(Generic[R]):
 
 
 class FetchCollector(Generic[R]):
-    """Hands out the records of a fetch buffer.
+    """Hands out the records of a fetch buffer, and raises the errors of a mailbox.
 
     ``convert`` is called once per decoded chunk, also when its rows are handed out over several
     calls, and may run user code (deserializers). None: what it needs is being looked up, and it is
@@ -139,10 +140,12 @@ class FetchCollector(Generic[R]):
         self,
         subscriptions: SubscriptionState,
         fetch_buffer: FetchBuffer,
+        errors: ErrorMailbox,
         convert: Callable[[CompletedFetch, RecordIndex], Converted[R] | None],
     ) -> None:
         self._subscriptions = subscriptions
         self._buffer = fetch_buffer
+        self._errors = errors
         self._convert = convert
         self._has_error_next = False
         self.undelivered: Undelivered[R] | None = None
@@ -164,7 +167,7 @@ class FetchCollector(Generic[R]):
         Raises
         ------
         KafkaError
-            One that was found by the call before, or one found now with nothing to return.
+            One that was found by the call before, or one that came up now with nothing to return.
         MemoryError
             There was no memory to decode a fetch, and nothing else to return.
         """
@@ -176,7 +179,7 @@ class FetchCollector(Generic[R]):
             if not collected:
                 self._raise_next_error()
                 if not is_pending:
-                    self._buffer.allow_overdraft()
+                    self._buffer.memory.allow_overdraft()
                 return None
             rows = {item.topic_partition: item.rows for item in collected}
             records = rows if prepare is None else prepare(rows)
@@ -192,7 +195,7 @@ class FetchCollector(Generic[R]):
         if not self._subscriptions.advance_positions(collected):
             return False
         self.undelivered = undelivered
-        self._has_error_next = has_failed or self._buffer.has_errors
+        self._has_error_next = has_failed or self._errors.has_errors
         for item in collected:
             self._has_error_next |= item.error is not None
         self._buffer.consume(collected)
@@ -210,19 +213,19 @@ class FetchCollector(Generic[R]):
         failure: KafkaError | None = None
         heads = self._deliverable(waiting)
         # What is decoded goes first when memory is short: decoding more takes more of it.
-        if len(heads) > 1 and self._buffer.is_full:
+        if len(heads) > 1 and self._buffer.memory.is_full:
             heads.sort(key=lambda fetch: fetch.stage is Stage.RAW)
         for fetch in heads:
             if left is not None and left <= 0:
                 break
             if fetch.stage is Stage.RAW:
                 may_decode = not collected or (
-                    decoded_bytes < OWN_DECODE_BYTES and self._buffer.may_decode(fetch)
+                    decoded_bytes < OWN_DECODE_BYTES and self._buffer.memory.may_decode(fetch)
                 )
-                if may_decode and self._buffer.claim(fetch):
+                if may_decode and self._buffer.decoding.claim(fetch):
                     decoded_bytes += fetch.raw_bytes
                     try:
-                        self._buffer.decode(fetch)
+                        self._buffer.decoding.decode(fetch)
                     except MemoryError as error:  # the others may have records all the same
                         no_memory = error
             chunk = fetch.chunk
@@ -280,14 +283,14 @@ class FetchCollector(Generic[R]):
     def _deliverable(self, waiting: Collection[TopicPartition]) -> list[CompletedFetch]:
         """Return the deliverable heads, and drop the stale ones."""
         heads = self._buffer.heads()
-        found = []
+        deliverable = []
         for fetch, delivery in zip(heads, self._subscriptions.deliveries(heads), strict=True):
             if delivery is Delivery.DELIVERABLE:
                 if fetch.topic_partition not in waiting:
-                    found.append(fetch)
+                    deliverable.append(fetch)
             elif delivery is Delivery.STALE:
                 self._buffer.discard(fetch)
-        return found
+        return deliverable
 
     def raise_errors(self) -> None:
         """Raise the next error of the network thread, if there is any.
@@ -297,7 +300,7 @@ class FetchCollector(Generic[R]):
         KafkaError
             Errors that have an offset are left to `collect`.
         """
-        error = self._buffer.take_error(self._subscriptions.is_current)
+        error = self._errors.take(self._subscriptions.is_current)
         if error is not None:
             raise error.with_traceback(None)
 

@@ -114,6 +114,7 @@ class CompletedFetch:
         "frame",
         "frame_memory",
         "high_watermark",
+        "is_dropped",
         "is_for_application",
         "is_last_chunk",
         "log_start_offset",
@@ -159,6 +160,7 @@ class CompletedFetch:
         self.frame_memory: FrameMemory | None = None
         self.chunk: RecordIndex | None = None  # the decoded records, in READY
         self.is_last_chunk = decoder is None
+        self.is_dropped = False  # out of the buffer: what is decoded goes nowhere
         self.is_for_application = False  # a decode thread has no memory for the next chunk
         self.reserved_bytes = 0  # set aside for the chunk that is decoded
         self.rows_taken = 0  # rows of ``chunk`` that were handed out

@@ -94,6 +94,7 @@ class Fetcher:
         self._metadata = context.metadata
         self._connections = context.connections
         self._buffer = fetch_buffer
+        self._errors = context.errors
         self._is_read_committed = config.isolation_level == "read_committed"
         self._decoder_of = partial(  # reads no record: it decodes on another thread
             SliceDecoder,
@@ -114,7 +115,7 @@ class Fetcher:
         """Return a Fetch for every broker that has none in flight and is ready for one."""
         if self._is_closed:
             return PollResult()
-        releases = self._buffer.releases
+        releases = self._buffer.memory.releases
         planner = self._planner
         planner.update(now_ms)
         requests: list[UnsentRequest] = []
@@ -139,7 +140,7 @@ class Fetcher:
                 next_ms = min(next_ms, node.retry_ms - now_ms)
             else:
                 requests.append(request)
-        if needs_room and not self._buffer.request_room(releases):
+        if needs_room and not self._buffer.memory.request_room(releases):
             next_ms = 0  # memory was released meanwhile
         return PollResult(requests, next_ms)
 
@@ -152,7 +153,7 @@ class Fetcher:
             return False  # `handle_failure` reports an unreadable response, if it is repeated
         if not error.retriable and error is not node.reported_error:
             node.reported_error = error
-            self._buffer.put_error(error, key=("node", node.node_id))
+            self._errors.put(error, key=("node", node.node_id))
         return False
 
     def _request(self, node: NodeFetches, expected_bytes: int, now_ms: int) -> UnsentRequest | None:
@@ -160,13 +161,15 @@ class Fetcher:
         try:
             version = self._connections.api_version(node.node_id, ApiKey.FETCH, ceiling)
         except KafkaError as error:
-            self._buffer.put_error(error, key=("node", node.node_id))
+            self._errors.put(error, key=("node", node.node_id))
             self._planner.node_failed(node, now_ms, may_retry_at_once=False)
             return None
         uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         session = node.session.build(uses_topic_ids=uses_topic_ids)
         overdue_ms = now_ms + self._settings.max_wait_ms + OVERDUE_GRACE_MS
-        node.in_flight = InFlightFetch(node, self._buffer.fetch_sent(expected_bytes), overdue_ms)
+        node.in_flight = InFlightFetch(
+            node, self._buffer.memory.fetch_sent(expected_bytes), overdue_ms
+        )
         self._planner.nodes[node.node_id] = self._planner.nodes.pop(node.node_id)
         return UnsentRequest(
             self._settings.request(session),
@@ -204,7 +207,7 @@ class Fetcher:
         self._planner.request_ended(node)
         self._planner.node_failed(node, now_ms, may_retry_at_once=False)
         self._planner.leave_follower(node)
-        self._buffer.fetch_failed(in_flight.expected)
+        self._buffer.memory.fetch_failed(in_flight.expected)
         self._metadata.request_update()
         size, fault = refused_size(error), unreadable_response(error)
         node.unreadable_responses = 0 if fault is None else node.unreadable_responses + 1
@@ -221,7 +224,7 @@ class Fetcher:
             return
         elif error.retriable or size is not None:
             return
-        self._buffer.put_error(error, key=("node", node.node_id))
+        self._errors.put(error, key=("node", node.node_id))
 
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
@@ -287,7 +290,7 @@ class Fetcher:
         if info.refresh_metadata or code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR:
             self._metadata.request_update()
         if not info.retriable and FETCH_ACTIONS.of(code) is ErrorAction.REPORT:
-            self._buffer.put_error(exception_for(code, node=node.node_id))
+            self._errors.put(exception_for(code, node=node.node_id))
 
     # --- one partition of a response, under the subscription lock ---------------------------------
 
@@ -318,7 +321,7 @@ class Fetcher:
         if self._failed_followers and in_flight.node.node_id == state.preferred_read_replica:
             self._failed_followers.discard(tp)
         if tp in self._raised:
-            self._buffer.clear_error(self._raised.pop(tp))
+            self._errors.clear(self._raised.pop(tp))
         if fetched.preferred_read_replica not in (-1, in_flight.node.node_id):
             self._redirect(state, fetched.preferred_read_replica, in_flight.received_ms)
         if fetched.records_end > fetched.records_start:
@@ -449,7 +452,7 @@ class Fetcher:
         for gone in self._raised.keys() - self._subscriptions.assigned_partitions():
             del self._raised[gone]
         self._raised[tp] = key
-        self._buffer.put_error(error, key=key, partition=(tp, state.version), is_sticky=True)
+        self._errors.put(error, key=key, partition=(tp, state.version), is_sticky=True)
 
     def __repr__(self) -> str:
         busy = sum(node.in_flight is not None for node in self._planner.nodes.values())

@@ -166,9 +166,9 @@ class FetchPlanner:
             epoch = self._cluster.leader_epoch_for(tp)
             topic_id = self._cluster.topic_id(tp.topic) or ZERO_UUID
             if state.high_watermark is None:  # assigned anew: brokers do not repeat it (KIP-227)
-                known = node.session.log_offsets(tp, topic_id)
-                if known is not None:
-                    note_log_offsets(state, known)
+                offsets = node.session.log_offsets(tp, topic_id)
+                if offsets is not None:
+                    note_log_offsets(state, offsets)
             node.add(
                 tp,
                 FetchTarget(
@@ -283,7 +283,7 @@ class FetchPlanner:
         node.restore_deferred()
         if not node.active:
             return 0
-        needs_data = self._buffer.needs_data
+        needs_data = self._buffer.memory.needs_data
         limit = PREFETCH_DEPTH * self._settings.partition_max_bytes
         if not needs_data and self._buffer.has_backlog(node.active, limit):
             return None
@@ -306,7 +306,7 @@ class FetchPlanner:
 
     def _room(self, node: NodeFetches) -> int:
         """Return the bytes expected of a broker at most: what others leave, or a fair share."""
-        room = self._buffer.room()
+        room = self._buffer.memory.room()
         busy = [other for other in self.nodes.values() if other.active or other is node]
         promised = sum(
             other.in_flight.expected.nbytes

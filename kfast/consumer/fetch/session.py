@@ -170,13 +170,13 @@ class FetchSessionHandler:
 
     def sent(self, tp: TopicPartition) -> FetchTarget | None:
         """Return a partition of the last request, listed or kept in the session, else None."""
-        found = self._sent.get(tp)
-        return None if found is None else found[1]
+        sent = self._sent.get(tp)
+        return None if sent is None else sent[1]
 
     def log_offsets(self, tp: TopicPartition, topic_id: bytes) -> LogOffsets | None:
         """Return the log offsets last received for a partition of the session, None for none."""
-        found = self._sent.get(tp)
-        if found is None or found[1].topic_id != topic_id:
+        sent = self._sent.get(tp)
+        if sent is None or sent[1].topic_id != topic_id:
             return None
         return self._log_offsets.get(tp)
 
@@ -215,7 +215,7 @@ class FetchSessionHandler:
                 if sent is None or is_replaced or not target.is_same_on_wire(sent):
                     to_send.append((tp, target))
         if len(self._topic_names) > 2 * len(self._sent) + _SPARE_NAMES:
-            self._topic_names = {each.topic_id: tp.topic for tp, each in self._sent.values()}
+            self._topic_names = {target.topic_id: tp.topic for tp, target in self._sent.values()}
         return SessionRequest(self.next_metadata, tuple(to_send), tuple(to_forget))
 
     def _has_new_id(self, target: FetchTarget, sent: FetchTarget) -> bool:
@@ -242,10 +242,10 @@ class FetchSessionHandler:
         for partition in partitions:
             topic_id = partition.topic_id
             topic = self._topic_names.get(topic_id) if uses_ids else partition.topic
-            found = None if topic is None else self._sent.get((topic, partition.partition))
-            if found is None or (uses_ids and found[1].topic_id != topic_id):
+            sent = None if topic is None else self._sent.get((topic, partition.partition))
+            if sent is None or (uses_ids and sent[1].topic_id != topic_id):
                 break
-            tp, target = found
+            tp, target = sent
             fetched[tp] = (target, partition)
             if (high_watermark := partition.high_watermark) >= 0:
                 self._log_offsets[tp] = _LogOffsets(
@@ -293,8 +293,8 @@ class FetchSessionHandler:
             self._session_id = NO_SESSION
         self._restart()
 
-    def _drop_response(self, what: str) -> None:
-        logger.warning("Node %d sent %s; restarting the fetch session", self.node_id, what)
+    def _drop_response(self, content: str) -> None:
+        logger.warning("Node %d sent %s; restarting the fetch session", self.node_id, content)
         self._restart()
 
     def handle_error(self) -> None:

@@ -50,6 +50,7 @@ class CommittedPositions:
         self._subscriptions = context.subscriptions
         self._metadata = context.metadata
         self._errors = context.errors
+        self._wakeup = context.wakeup
         self._clock = context.clock
         self._timeout_ms = config.default_api_timeout_ms
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -118,7 +119,7 @@ class CommittedPositions:
                 names(without),
                 self._subscriptions.default_reset_strategy,
             )
-        self._errors.wakeup()
+        self._wakeup.signal()
 
     def _set_position(self, tp: TopicPartition, committed: OffsetAndMetadata) -> None:
         epoch = None if committed.leader_epoch < 0 else committed.leader_epoch
@@ -148,7 +149,7 @@ class CommittedPositions:
         if error is None:
             self._attempts = 0
             self._retry_ms = 0
-            self._errors.clear_error(ERROR_KEY)
+            self._errors.clear(ERROR_KEY)
             self._commits.retries.succeeded(Stage.COMMITTED_OFFSETS, self._clock.now_ms())
             return
         self._retry_ms = self._clock.now_ms() + self._backoff.backoff_ms(
@@ -162,7 +163,7 @@ class CommittedPositions:
         if error.retriable or tp is None:
             return
         self._commits.retries.ended(Stage.COMMITTED_OFFSETS)
-        self._errors.put_error(error, key=ERROR_KEY, partition=(tp, versions[tp]), is_sticky=True)
+        self._errors.put(error, key=ERROR_KEY, partition=(tp, versions[tp]), is_sticky=True)
 
     def __repr__(self) -> str:
         return f"<CommittedPositions {len(self._in_flight)} in flight>"

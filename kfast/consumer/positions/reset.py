@@ -84,6 +84,7 @@ class OffsetReset:
         self._subscriptions = context.subscriptions
         self._metadata = context.metadata
         self._errors = context.errors
+        self._wakeup = context.wakeup
         self._retries = context.retries
         self._clock = context.clock
         self._requests = LeaderRequests(context, on_error=self._node_error)
@@ -179,7 +180,7 @@ class OffsetReset:
         for tp in (self._last.keys() | self._without_record.keys()) - assigned:
             self._last.pop(tp, None)
             self._without_record.pop(tp, None)
-        self._errors.wakeup()
+        self._wakeup.signal()
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
         """Retry after a back-off."""
@@ -268,12 +269,10 @@ class OffsetReset:
         self._put(tp, reset, error)
 
     def _put(self, tp: TopicPartition, reset: _Reset, error: KafkaError) -> None:
-        self._errors.put_error(
-            error, key=("reset", tp), partition=(tp, reset.version), is_sticky=True
-        )
+        self._errors.put(error, key=("reset", tp), partition=(tp, reset.version), is_sticky=True)
 
     def _node_error(self, node_id: int, error: KafkaError) -> None:
-        self._errors.put_error(error, key=("node", node_id))
+        self._errors.put(error, key=("node", node_id))
 
     def __repr__(self) -> str:
         return f"<OffsetReset {self._requests!r}>"

@@ -69,6 +69,7 @@ class PositionValidation:
         self._metadata = context.metadata
         self._connections = context.connections
         self._errors = context.errors
+        self._wakeup = context.wakeup
         self._requests = LeaderRequests(context, on_error=self._node_error)
         self._truncated: dict[TopicPartition, int] = {}
         self._raised: dict[TopicPartition, int] = {}
@@ -87,7 +88,7 @@ class PositionValidation:
                 continue
             for tp, epochs in requested.items():
                 self._subscriptions.complete_validation(tp, epochs.version)
-            self._errors.wakeup()
+            self._wakeup.signal()
         return requests, self._requests.next_ms
 
     def _to_request(self) -> _Requested:
@@ -158,7 +159,7 @@ class PositionValidation:
             else:
                 self._requests.completed(tp, version)
                 self._take(tp, version, found)
-        self._errors.wakeup()
+        self._wakeup.signal()
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
         """Retry after a back-off; the positions stay unvalidated."""
@@ -185,7 +186,7 @@ class PositionValidation:
                 topic=tp.topic,
                 partition=tp.partition,
             )
-            self._errors.put_error(error, key=("validate", tp), partition=(tp, version))
+            self._errors.put(error, key=("validate", tp), partition=(tp, version))
 
     def _take(self, tp: TopicPartition, version: int, found: EpochEndOffset) -> None:
         with self._subscriptions.lock:
@@ -222,9 +223,7 @@ class PositionValidation:
         if not self._subscriptions.default_reset_strategy.has_offset:
             self._truncated[tp] = version
             error = _log_truncation(tp, state, None if is_undefined else found)
-            self._errors.put_error(
-                error, key=("validate", tp), partition=(tp, version), is_sticky=True
-            )
+            self._errors.put(error, key=("validate", tp), partition=(tp, version), is_sticky=True)
             return None
         if is_undefined:
             self._subscriptions.offset_out_of_range(tp, version, position.offset)
@@ -234,7 +233,7 @@ class PositionValidation:
         return position
 
     def _node_error(self, node_id: int, error: KafkaError) -> None:
-        self._errors.put_error(error, key=("node", node_id))
+        self._errors.put(error, key=("node", node_id))
 
     def __repr__(self) -> str:
         return f"<PositionValidation {self._requests!r}>"

@@ -1,7 +1,7 @@
 """SASL: mechanisms, and the log-in of a connection with one of them.
 
-``make_logins`` is the one place that chooses a mechanism. This package is imported only by
-consumers whose security protocol has SASL.
+``make_logins`` is the one place that chooses a mechanism, ``make_tokens`` the one that chooses
+where its token comes from. Imported only by consumers whose security protocol has SASL.
 """
 
 from __future__ import annotations
@@ -33,27 +33,32 @@ TokenRequest = Callable[["Endpoint", "ClientCredentials"], "OAuthToken"]
 """Requests a token from its endpoint; blocks, and raises `KafkaError`."""
 
 
+def make_tokens(
+    config: ConsumerConfig, settings: SaslSettings, request_token: TokenRequest, clock: Clock
+) -> TokenCache | None:
+    """Return the token that a consumer logs in with; None for a mechanism without one."""
+    if settings.provider is None and settings.endpoint is None:
+        return None
+    return TokenCache(
+        _token_source(settings, config, request_token),
+        RefreshRule.of(config),
+        ExponentialBackoff(
+            config.sasl_login_retry_backoff_ms, config.sasl_login_retry_backoff_max_ms
+        ),
+        clock,
+    )
+
+
 def make_logins(
-    config: ConsumerConfig, runner: StepRunner, request_token: TokenRequest, clock: Clock
+    settings: SaslSettings, runner: StepRunner, tokens: TokenCache | None, clock: Clock
 ) -> SaslLogins:
-    """Return what logs the connections of a consumer in; `ConfigurationError` if nothing can."""
-    settings = SaslSettings.of(config)
+    """Return what logs the connections of a consumer in."""
     look_for_change: Work | None = None
     if settings.password is not None and settings.password.is_callable:
         source = PasswordSource(settings.password)
         settings = replace(settings, password=Secret(source))
         look_for_change = Work(source.look_for_change)
     facts = LoginFacts(settings.mechanism, settings.is_named, settings.is_encrypted)
-    tokens: TokenCache | None = None
-    if settings.provider is not None or settings.endpoint is not None:
-        tokens = TokenCache(
-            _token_source(settings, config, request_token),
-            RefreshRule.of(config),
-            ExponentialBackoff(
-                config.sasl_login_retry_backoff_ms, config.sasl_login_retry_backoff_max_ms
-            ),
-            clock,
-        )
     make_mechanism = _factory(settings, tokens, clock)
     return SaslLogins(
         facts, runner, make_mechanism, clock.random, tokens, look_for_change=look_for_change

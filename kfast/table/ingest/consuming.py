@@ -10,7 +10,7 @@ one, and the version before may not be able to read them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -36,13 +36,15 @@ _NESTED: Final = frozenset({Kind.STRUCT, Kind.LIST, Kind.MAP})
 class TableConverter(RecordConverter):
     """Makes records whose keys and values are columns of the table, if they are nested."""
 
-    def __init__(self, config: ConsumerConfig, options: IngestOptions) -> None:
-        super().__init__(config)
+    def __init__(
+        self, config: ConsumerConfig, options: IngestOptions, wake: Callable[[], object]
+    ) -> None:
+        super().__init__(config, wake)
         # Dead letters and rescued fields are of the bytes of values: the files decode them.
         is_typed = options.dead_letter is None and not options.has_rescued
         self._typed: Mapping[str, TypedDeserializer] = options.typed if is_typed else {}
         self._on_error = cast("OnError", _ON_ERROR.get(options.on_error, options.on_error))
-        self.runs_ahead = self.has_native = bool(self._typed)
+        self.runs_ahead = self._has_native = bool(self._typed)
         self._watched: Mapping[str, TypedDeserializer] = {}
         self._held: set[SchemaKey] = set()
         self._released: set[SchemaKey] = set()
@@ -104,6 +106,6 @@ class IngestConsumer(KafkaConsumer):
         self._options = options
         super().__init__(config=settings)
 
-    def _converter(self) -> TableConverter:
-        self.converter = TableConverter(self._config, self._options)
+    def _converter(self, wake: Callable[[], object]) -> TableConverter:
+        self.converter = TableConverter(self._config, self._options, wake)
         return self.converter

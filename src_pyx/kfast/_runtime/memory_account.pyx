@@ -1,6 +1,6 @@
 """MemoryAccount: the memory used of the byte budget ``buffer_memory_bytes``.
 
-Owns the counters only. It has no lock of its own: it is part of `FetchBuffer`, under whose lock
+Owns the counters only. It has no lock of its own: it is part of `MemoryGate`, under whose lock
 every method is called.
 
 | counted | from | until |

@@ -20,7 +20,7 @@ from kfast._native import arrow_export
 from kfast._native.buffers import copy_of, live_count
 from kfast.columns.arrow import requested_columns, requested_format
 from kfast.records import build_partition_records
-from tests.unit.records.sample_index import SampleIndex
+from tests.unit.records.sample_index import sample_index
 
 ROOT = Path(__file__).resolve().parents[3]
 INTS = ("i", "number", True, None, ())
@@ -251,7 +251,7 @@ def test_a_dictionary_arrives() -> None:
 
 def test_the_schema_of_a_stream_can_be_asked_for_again() -> None:
     """B-18: some consumers ask twice, also where pyarrow describes a column."""
-    records = build_partition_records("t", 0, SampleIndex([b"1"]), value_deserializer=lambda _: {})
+    records = build_partition_records("t", 0, sample_index([b"1"]), value_deserializer=lambda _: {})
     capsule = records.records.__arrow_c_stream__()
     program = ctypes.pythonapi.PyCapsule_GetPointer
     program.restype, program.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]

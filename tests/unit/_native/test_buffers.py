@@ -14,6 +14,7 @@ import pytest
 
 from kfast._native import buffers
 from kfast._native.buffers import OwnedBuffer, PoolShare, allocate, copy_of, most_capacity
+from kfast.consumer.application_wakeup import ApplicationWakeup
 from kfast.consumer.fetch.buffer import FetchBuffer
 
 LARGE = 1 << 20
@@ -124,7 +125,7 @@ def test_without_a_consumer_nothing_is_recycled(share: list[PoolShare]) -> None:
     assert buffers.pool_stats()["blocks"] == 0
     with pytest.raises(ValueError, match="negative"):
         PoolShare(-1)
-    consumers = [FetchBuffer(2 * LARGE), FetchBuffer(LARGE)]
+    consumers = [FetchBuffer(size, ApplicationWakeup()) for size in (2 * LARGE, LARGE)]
     assert buffers.pool_stats()["limit_bytes"] == 3 * LARGE
     held = [allocate(LARGE) for _ in range(5)]
     held.clear()

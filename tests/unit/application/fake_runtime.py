@@ -8,6 +8,7 @@ from typing import Any
 
 from kfast._runtime.one_time_call import CallDepth
 from kfast.client.cluster import Cluster
+from kfast.consumer.application_wakeup import ApplicationWakeup
 from kfast.consumer.group.membership import MemberIdentity, RebalanceStep
 from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.subscription_state import SubscriptionState
@@ -90,14 +91,12 @@ class FakeRuntime:
         self.metadata = SimpleNamespace(cluster=Cluster())
         self.steps = ApplicationSteps(0, lambda: None)
         self.group: FakeGroup | None = FakeGroup()
-        self.fetch_buffer = self
+        self.wakeup_event = ApplicationWakeup()
         self.is_started = True
         self.uninterrupted = CallDepth()
 
     def word_error(self, error: KafkaError) -> KafkaError:
         return error
-
-    def wakeup(self) -> None: ...
 
     def changed(self) -> None: ...
 

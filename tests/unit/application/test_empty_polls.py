@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from kfast.application.empty_polls import EmptyPolls
+from kfast.application.polling import EmptyPolls
 from kfast.client.metadata import Metadata
 from kfast.consumer.retried_errors import RetriedErrors
 from kfast.consumer.subscription_state import SubscriptionState

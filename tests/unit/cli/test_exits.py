@@ -41,7 +41,7 @@ def test_codes(kind: type[e.KafkaError], code: int) -> None:
 
 def test_every_class_has_a_code_that_fits_its_family() -> None:
     """What may be retried is 3 or has a code of its own; so have the families of security."""
-    classes = [each for each in vars(e).values() if isinstance(each, type)]
+    classes = [value for name in dir(e) if isinstance(value := getattr(e, name), type)]
     errors = [each for each in classes if issubclass(each, e.KafkaError)]
     assert len(errors) > 100
     for each in errors:

@@ -12,13 +12,12 @@ import pyarrow as pa
 import pytest
 
 from kfast._native import buffers
-from kfast._native.buffers import copy_of
 from kfast.columns.record_errors import ErrorKind, RecordErrors
 from kfast.deserializers import Int64, Utf8
 from kfast.errors import DeserializationError
 from kfast.records import ConsumerRecords, PartitionRecords, build_partition_records
 from tests.unit.deserializers.sample_format import Lines
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 
 KEYS: Sequence[bytes | None] = [b"1 a", b"?", b"2 b", b"x c", None, b"3"]
 VALUES: Sequence[bytes | None] = [b"1 a", b"", b"bad 1", b"5", None, b"6 f"]
@@ -30,7 +29,7 @@ def build(on_error: Any = "null", **options: Any) -> Any:
         for i, (value, key) in enumerate(zip(VALUES, KEYS, strict=True))
     ]
     given = {"key_deserializer": Lines(), "value_deserializer": Lines()} | options
-    return build_partition_records("orders", 3, SampleIndex(samples), on_error=on_error, **given)
+    return build_partition_records("orders", 3, sample_index(samples), on_error=on_error, **given)
 
 
 def test_a_batch_names_each_bad_key_and_value() -> None:
@@ -112,7 +111,7 @@ def test_errors_of_a_partition_without_rows_are_there() -> None:
     samples = [Sample(b"?", b"1 k"), Sample(b"??", b"1 k")]
     options: dict[str, Any] = {"value_deserializer": Lines(), "on_error": "skip"}
     parts = [
-        build_partition_records("t", 0, SampleIndex(samples, base_offset=at), **options).records
+        build_partition_records("t", 0, sample_index(samples, base_offset=at), **options).records
         for at in (0, 2)
     ]
     assert list(map(len, parts)) == [0, 0]
@@ -126,7 +125,7 @@ def test_kfasts_other_deserializers_name_rows_too() -> None:
     assert records.errors.column == ["value"] * 5
     assert set(records.errors.code) == {"type"}
     text = build_partition_records(
-        "t", 0, SampleIndex([Sample(b"ab\xff")]), value_deserializer=Utf8(), on_error="null"
+        "t", 0, sample_index([Sample(b"ab\xff")]), value_deserializer=Utf8(), on_error="null"
     ).records
     (error,) = text.errors
     assert (error.code, error.byte_position, error.path) == ("utf8", 2, "")
@@ -151,16 +150,14 @@ def test_errors_in_arrow_and_pickles() -> None:
 def test_errors_keep_the_received_bytes_until_they_are_compact() -> None:
     gc.collect()
     before = buffers.live_bytes()
-    frame = copy_of(b"?" * 100_000)
-    index = SampleIndex([Sample(b"?" * 1000)])
-    index.data = frame
+    index = sample_index([Sample(b"?" * 1000), Sample(b"1 " + b"x" * 100_000)])
     records = build_partition_records(
         "t", 0, index, value_deserializer=Lines(), on_error="null"
     ).records
     compact = records.errors.compact()
     assert compact == records.errors
     assert records.pinned_nbytes >= 100_000
-    del records, frame, index
+    del records, index
     gc.collect()
     assert buffers.live_bytes() <= before
     assert compact[0].raw == b"?" * 1000

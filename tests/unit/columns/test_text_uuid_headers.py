@@ -12,7 +12,7 @@ import pytest
 
 from kfast._native.buffers import copy_of
 from kfast.records import BytesColumn, HeadersColumn, StringColumn, UuidColumn
-from tests.unit.records.sample_index import Header, Sample, SampleIndex
+from tests.unit.records.sample_index import Header, Sample, sample_index
 
 TEXTS = ["alpha", None, "", "größer als zwölf Zeichen"]
 ONE, TWO = UUID(int=1), UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -35,7 +35,7 @@ def uuids() -> UuidColumn:
 
 def headers(rows: list[list[Header]] | None = None) -> HeadersColumn:
     chosen = HEADERS if rows is None else rows
-    index = SampleIndex([Sample(b"v", None, row) for row in chosen])
+    index = sample_index([Sample(b"v", None, row) for row in chosen])
     if index.header_starts is None:
         return HeadersColumn.empty(len(chosen))
     return HeadersColumn(index.data, index.header_starts, index.header_counts)

@@ -7,7 +7,7 @@ responses, which are encoded and parsed as they would be from a socket.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -16,6 +16,8 @@ import numpy as np
 from kfast._native.buffers import copy_of
 from kfast.client.metadata import Metadata
 from kfast.client.request import Channel, ClientResponse, UnsentRequest
+from kfast.consumer.application_wakeup import ApplicationWakeup
+from kfast.consumer.error_mailbox import ErrorMailbox
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
 from kfast.consumer.fetch_position import FetchPosition
@@ -183,24 +185,30 @@ class Harness:
         self.metadata = Metadata(self.config, self.clock)
         self.connections = BrokerConnections()
         self.rooms = 0
+        self.on_room: Callable[[], object] = lambda: None
         self.subscriptions = SubscriptionState(
             OffsetResetStrategy.parse(self.config.auto_offset_reset),
             is_read_committed=self.config.isolation_level == "read_committed",
         )
-        self.buffer = FetchBuffer(self.config.buffer_memory_bytes, on_room=self._room_made)
+        self.wakeup = ApplicationWakeup()
+        self.errors = ErrorMailbox(self.wakeup)
+        self.buffer = FetchBuffer(
+            self.config.buffer_memory_bytes, self.wakeup, on_room=self._room_made
+        )
         context = ManagerContext(
             self.config,
             self.clock,
             self.metadata,
             self.connections,
             self.subscriptions,
-            self.buffer,
+            self.errors,
+            self.wakeup,
         )
-        port = ApplicationSteps(self.clock.now, self.buffer.wakeup)
+        port = ApplicationSteps(self.clock.now, self.wakeup.signal)
         self.managers = RequestManagers.of(context, self.buffer, port)
         self.offsets = self.managers.offsets
         self.fetcher = self.managers.fetcher
-        self.collector = FetchCollector(self.subscriptions, self.buffer, rows_of)
+        self.collector = FetchCollector(self.subscriptions, self.buffer, self.errors, rows_of)
         self.outbox: list[UnsentRequest] = []
         self.next_poll_ms = 0
         if leaders is not None:
@@ -208,6 +216,7 @@ class Harness:
 
     def _room_made(self) -> None:
         self.rooms += 1
+        self.on_room()
 
     # --- the cluster ------------------------------------------------------------------------------
 
@@ -293,7 +302,7 @@ class Harness:
         assert request.node_id is not None
         version = self.version_of(request)
         frame = copy_of(message.encode(version))
-        if is_gated and not self.buffer.may_receive(frame.size):
+        if is_gated and not self.buffer.memory.may_receive(frame.size):
             return False
         response = ClientResponse(
             response_reader(request.message.API_KEY)(frame, 0, version),

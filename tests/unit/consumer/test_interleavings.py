@@ -238,7 +238,7 @@ class World:
             (30, self.harness.turn),
             (30, self.answer_one),
             (20, self.poll),
-            (15, lambda: self.harness.buffer.decode_one(0)),
+            (15, lambda: self.harness.buffer.decoding.decode_one(0)),
             (2, self.seek),
             (1, self.pause),
             (3, self.resume),
@@ -255,7 +255,7 @@ class World:
         harness = self.harness
         # Beyond the cap there may be one chunk in hand-over, and one answer while paused
         # partitions fill the buffer.
-        assert harness.buffer.bytes_used <= MEMORY + CHUNK + self.may_pause * FETCH_MAX
+        assert harness.buffer.memory.bytes_used <= MEMORY + CHUNK + self.may_pause * FETCH_MAX
         fetching: list[TopicPartition] = []
         for node in harness.fetcher._planner.nodes.values():
             if node.in_flight is not None:
@@ -289,4 +289,4 @@ def test_random_schedules_lose_and_repeat_nothing(seed: int) -> None:
     assert world.delivered >= sum(len(log.offsets) for log in world.logs.values()) / 2
     world.harness.collect()
     world.harness.turn()
-    assert world.harness.buffer.bytes_used == 0
+    assert world.harness.buffer.memory.bytes_used == 0

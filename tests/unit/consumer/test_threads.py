@@ -76,9 +76,11 @@ def test_three_kinds_of_threads_deliver_exactly(decode_threads: int) -> None:
         max_partition_fetch_bytes=4_000,
     )
     network = NetworkThread(harness)
-    harness.buffer.on_room = network.wake.set
+    harness.on_room = network.wake.set
     decoders = [
-        threading.Thread(target=lambda: all(iter(harness.buffer.decode_one, False)), daemon=True)
+        threading.Thread(
+            target=lambda: all(iter(harness.buffer.decoding.decode_one, False)), daemon=True
+        )
         for _ in range(decode_threads)
     ]
     harness.assign(dict.fromkeys(PARTITIONS, 0))
@@ -109,7 +111,7 @@ def test_three_kinds_of_threads_deliver_exactly(decode_threads: int) -> None:
                 network.wake.set()
                 continue  # the application resumes it itself, so nothing signals what is buffered
             if min(following.values()) < RECORDS:
-                assert harness.buffer.wait(PATIENCE_S), (network.error, harness.buffer)
+                assert harness.wakeup.wait(PATIENCE_S), (network.error, harness.buffer)
     network.is_closing = True
     network.wake.set()
     harness.buffer.close()
@@ -117,4 +119,4 @@ def test_three_kinds_of_threads_deliver_exactly(decode_threads: int) -> None:
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
     assert network.error is None
-    assert harness.buffer.bytes_used == 0
+    assert harness.buffer.memory.bytes_used == 0

@@ -52,10 +52,10 @@ def test_a_topic_that_appears_later_is_read() -> None:
     harness = Harness(leaders(T0))
     harness.subscriptions.subscribe({"a"})
     assert assigned(harness) == set()
-    harness.buffer.heads()
+    harness.wakeup.look()
     harness.set_leaders(leaders(T0, A0))
     assert assigned(harness) == {A0}
-    assert harness.buffer.wait(0)
+    assert harness.wakeup.wait(0)
 
 
 def test_a_pattern_follows_the_topics_of_the_cluster() -> None:

@@ -21,7 +21,7 @@ from kfast.registry.registered_schema import AVRO, SchemaKey
 from tests.fake_registry.server import fake_registry
 from tests.reference.avro_encoder import encode, long, sized
 from tests.unit.deserializers.schema_source import Source, column, headers_of
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 from tests.unit.schemas.avro_records import record
 
 FIRST = record("Order", id="int", name="string")
@@ -223,7 +223,7 @@ def test_rows_before_the_first_schema_are_joined_with_others(source: Source) -> 
         avro = Avro(registry=source)
         batches = []
         for values in ([None, None], [raw], [None]):
-            index = SampleIndex([Sample(value=v) for v in values])
+            index = sample_index([Sample(value=v) for v in values])
             records = build_partition_records("orders", 0, index).records
             batches.append(records.decode(values=avro))
         joined = PartitionRecords.concat([batches[0], batches[1], batches[0]])
@@ -359,7 +359,7 @@ def test_schemas_come_from_a_registry() -> None:
             framed(77, SECOND, {"id": 6, "name": "b", "note": (0, None)}),
         ]
         avro = kfast.Avro(registry=registry, reader="latest", columns=["id", "name"])
-        raw = build_partition_records("orders", 3, SampleIndex([Sample(value=v) for v in values]))
+        raw = build_partition_records("orders", 3, sample_index([Sample(value=v) for v in values]))
         batch = raw.records.decode(values=avro, on_error="null")
         assert batch.values.to_list() == [{"id": 5, "name": "a"}, {"id": 6, "name": "b"}, None]
         ((error),) = batch.errors

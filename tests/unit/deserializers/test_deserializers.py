@@ -31,7 +31,7 @@ from kfast.records import (
     UuidColumn,
     build_partition_records,
 )
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 
 POINT = [("x", ">i4"), ("y", "<f8")]
 
@@ -43,7 +43,7 @@ def point(x: int, y: float) -> bytes:
 def build(
     values: Sequence[Sample | bytes | None], deserializer: Any, **options: Any
 ) -> BuildResult:
-    index = SampleIndex(values, base_offset=1840)
+    index = sample_index(values, base_offset=1840)
     return build_partition_records("orders", 3, index, value_deserializer=deserializer, **options)
 
 

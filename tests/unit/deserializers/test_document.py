@@ -7,7 +7,7 @@ from typing import Any
 from kfast.records import PartitionRecords, build_partition_records
 from tests.document_examples import examples
 from tests.fake_registry.server import fake_registry
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 
 VALUES = [b'{"id": 1, "price": 2.5}', b'{"id": "x"}', None, b'{"id": 3, "user": "ann"}']
 
@@ -59,7 +59,7 @@ def test_the_examples(capsys: Any) -> None:
     printed = capsys.readouterr().out
     assert "3 documents, 1 of them cannot be read" in printed
     assert "type id 7 row 1: value.id is a string, not int64" in printed
-    index = SampleIndex([Sample(value, b"k") for value in VALUES])
+    index = sample_index([Sample(value, b"k") for value in VALUES])
     raw = build_partition_records("orders", 3, index).records
     batch = raw.decode(values=names["trades"], on_error="null")
     consumer, producer = Consumer(batch), Producer()

@@ -19,7 +19,7 @@ from kfast.deserializers import as_deserializer
 from kfast.errors import ConfigurationError, DeserializationError
 from kfast.records import ConsumerRecords, build_partition_records
 from tests.unit.deserializers.schema_source import headers_of
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 
 SCHEMA: dict[str, Any] = {
     "id": "int64",
@@ -263,7 +263,7 @@ def test_nothing_typed_is_imported_with_kfast() -> None:
 
 def test_inferred_of_batches() -> None:
     """TC-03: a batch, and records of several partitions, are samples."""
-    index = SampleIndex([Sample(value, b"k") for value in (b'{"a":1}', None, b'{"a":2.5}')])
+    index = sample_index([Sample(value, b"k") for value in (b'{"a":1}', None, b'{"a":2.5}')])
     batch = build_partition_records("orders", 3, index).records
     for sample in (batch, ConsumerRecords({batch.topic_partition: batch})):
         reader = kfast.Json.infer(sample)

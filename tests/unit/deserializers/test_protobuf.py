@@ -21,7 +21,7 @@ from tests.fake_registry.server import fake_registry
 from tests.property.protobuf_schemas import sized as sized_by_varint
 from tests.property.protobuf_schemas import text_field
 from tests.unit.deserializers.schema_source import Source, column, headers_of
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 
 SHOP = """syntax = "proto3"; package shop;
 message First { int64 id = 1; }
@@ -424,7 +424,7 @@ def test_schemas_come_from_a_registry() -> None:
         number = server.register("orders-value", SHOP, "PROTOBUF")
         values = [framed(number, b"\2\2", ORDER), framed(77, b"\2\2", ORDER)]
         order = kfast.Protobuf(registry=registry, columns=["id", "user"])
-        raw = build_partition_records("orders", 3, SampleIndex([Sample(value=v) for v in values]))
+        raw = build_partition_records("orders", 3, sample_index([Sample(value=v) for v in values]))
         batch = raw.records.decode(values=order, on_error="null")
         assert batch.values.to_list() == [{"id": 7, "user": "ann"}, None]
         ((error),) = batch.errors

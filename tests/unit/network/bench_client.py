@@ -8,9 +8,9 @@ from kfast.client.connection_states import ConnectionKey
 from kfast.client.metadata import Metadata
 from kfast.client.metadata_manager import MetadataManager
 from kfast.client.request import Channel, UnsentRequest
-from kfast.network.channel_pool import NetworkIO
 from kfast.network.kafka_channel import ReceiveGate
 from kfast.network.network_client import NetworkClient
+from kfast.network.network_io import NetworkIO
 from kfast.protocol.messages.metadata import MetadataRequest
 from tests.fake_clock import FakeClock
 from tests.unit.client.frames import metadata

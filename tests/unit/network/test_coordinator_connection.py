@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from kfast.client.request import Channel
+from kfast.consumer.application_wakeup import ApplicationWakeup
+from kfast.consumer.error_mailbox import ErrorMailbox
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.manager_context import ManagerContext
 from kfast.consumer.pending_result import PendingResult
@@ -54,11 +56,18 @@ class GroupBench(Bench):
         self.coordinator = coordinator
         self.brokers = brokers
         subscriptions = SubscriptionState(RESET_EARLIEST)
-        buffer = FetchBuffer(self.config.buffer_memory_bytes)
+        wakeup = ApplicationWakeup()
+        buffer = FetchBuffer(self.config.buffer_memory_bytes, wakeup)
         context = ManagerContext(
-            self.config, self.clock, self.metadata, self.client, subscriptions, buffer
+            self.config,
+            self.clock,
+            self.metadata,
+            self.client,
+            subscriptions,
+            ErrorMailbox(wakeup),
+            wakeup,
         )
-        port = ApplicationSteps(self.clock.now, buffer.wakeup)
+        port = ApplicationSteps(self.clock.now, wakeup.signal)
         group = RequestManagers.of(context, buffer, port).group
         assert group is not None
         self.finder, self.commits = group.finder, group.commits

@@ -9,7 +9,7 @@ import pytest
 
 import kfast
 from kfast.errors import ConfigurationError
-from kfast.network.monkey_patching import check_monkey_patching
+from kfast.network.network_io import check_monkey_patching
 
 GEVENT_ALL = {"_thread", "threading", "select", "selectors", "socket", "ssl", "queue", "os"}
 EVENTLET_ALL = {"thread", "select", "socket", "os", "time"}

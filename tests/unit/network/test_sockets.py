@@ -20,6 +20,7 @@ from kfast.client.metadata import Metadata
 from kfast.client.node_addresses import Address
 from kfast.errors import ConfigurationError
 from kfast.network.network_client import NetworkClient
+from kfast.network.network_io import transport_factory
 from kfast.network.resolver import SystemResolver
 from kfast.network.selector import Selector
 from kfast.network.transport import (
@@ -28,7 +29,6 @@ from kfast.network.transport import (
     PlaintextTransport,
     SocketSettings,
 )
-from kfast.network.transport_factory import transport_factory
 from tests.unit.configs import config
 from tests.unit.network.serving import serving
 from tests.unit.network.socket_errors import LIMIT_MS, error_of

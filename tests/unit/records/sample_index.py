@@ -1,19 +1,19 @@
-"""A stand-in for RecordIndex: the same attributes, made from plain Python records.
+"""Decoded chunks, made from plain Python records.
 
-Lays records out in one buffer the way a batch does, with other bytes in between, so that nothing
-works by accident because values happen to be contiguous.
+The records lie in their batches, with other bytes in between, so that nothing works by accident
+because values happen to be contiguous.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from kfast._native.buffers import OwnedBuffer, copy_of
+from kfast._native.record_index import RecordIndex
 from kfast._native.varint import encode_varint
+from kfast.testing.batches import Record
+from tests.reference.batches import encode_record_batch
+from tests.reference.native import new_decoder
 
 Header = tuple[str | bytes, bytes | None]
 
@@ -28,8 +28,16 @@ class Sample:
     timestamp: int = 1_000
 
 
-class SampleIndex:
-    """The attributes of a RecordIndex over samples, with consecutive offsets.
+def sample_index(
+    samples: Sequence[Sample | bytes | None],
+    *,
+    base_offset: int = 100,
+    next_offset: int | None = None,
+    offsets: Sequence[int] | None = None,
+    timestamp_types: int | Sequence[int] = 0,
+    leader_epoch: int = 7,
+) -> RecordIndex:
+    """Decode a chunk of these samples.
 
     Parameters
     ----------
@@ -44,53 +52,38 @@ class SampleIndex:
     timestamp_types : int or sequence of int
         As in RecordIndex.
     """
-
-    def __init__(
-        self,
-        samples: Sequence[Sample | bytes | None],
-        *,
-        base_offset: int = 100,
-        next_offset: int | None = None,
-        offsets: Sequence[int] | None = None,
-        timestamp_types: int | Sequence[int] = 0,
-        leader_epoch: int = 7,
-    ) -> None:
-        records = [s if isinstance(s, Sample) else Sample(s) for s in samples]
-        count = len(records)
-        payload = bytearray(b"\xee" * 5)
-        places: dict[str, list[int]] = {"key": [], "value": [], "header": []}
-        for record in records:
-            for name, part in (("key", record.key), ("value", record.value)):
-                payload += b"\xee"
-                places[name].append(len(payload))
-                payload += part or b""
-            payload += b"\xee\xee"
-            places["header"].append(len(payload))
-            payload += encode_headers(record.headers)
-        self.last_timestamp = records[-1].timestamp if records else -1
-        numbers = list(offsets) if offsets is not None else [base_offset + i for i in range(count)]
-        self.data: OwnedBuffer = copy_of(bytes(payload) + b"\xee" * 7)
-        self.offsets = _owned(numbers, np.int64)
-        self.timestamps = _owned([record.timestamp for record in records], np.int64)
-        self.key_starts = _owned(places["key"], np.int32)
-        self.key_lengths = _owned([_length(record.key) for record in records], np.int32)
-        self.value_starts = _owned(places["value"], np.int32)
-        self.value_lengths = _owned([_length(record.value) for record in records], np.int32)
-        has_headers = any(record.headers for record in records)
-        counts = [len(record.headers) for record in records]
-        self.header_starts = _owned(places["header"], np.int32) if has_headers else None
-        self.header_counts = _owned(counts, np.int32) if has_headers else None
-        self.timestamp_types: Any = (
-            timestamp_types
-            if isinstance(timestamp_types, int)
-            else _owned(list(timestamp_types), np.int8)
+    records = [s if isinstance(s, Sample) else Sample(s) for s in samples]
+    numbers = offsets or range(base_offset, base_offset + len(records))
+    after = next_offset or (numbers[-1] + 1 if numbers else max(base_offset, 1))
+    kinds = (
+        [timestamp_types] * len(records) if isinstance(timestamp_types, int) else timestamp_types
+    )
+    runs: list[list[tuple[int, int, Sample]]] = []
+    for row in zip(numbers, kinds, records, strict=True):
+        if not runs or row[1] or runs[-1][0][1]:  # the records of a batch have one append time
+            runs.append([])
+        runs[-1].append(row)
+    batches = []
+    for run in runs:
+        first = run[0][0]
+        batches.append(
+            encode_record_batch(
+                [
+                    Record(s.key, s.value, tuple(s.headers), s.timestamp, offset - first)
+                    for offset, _, s in run
+                ],
+                first,
+                leader_epoch=leader_epoch,
+                log_append_time=run[0][2].timestamp if run[0][1] else None,
+                last_offset_delta=after - 1 - first if run is runs[-1] else None,
+            )
         )
-        after = numbers[-1] + 1 if numbers else base_offset
-        self.next_offset = after if next_offset is None else next_offset
-        self.leader_epoch = leader_epoch
-
-    def __len__(self) -> int:
-        return len(self.offsets) // 8
+    if not batches:
+        batches = [encode_record_batch([], after - 1, leader_epoch=leader_epoch)]
+    index = new_decoder(b"".join(batches), limit=(1 << 31) - 1).decode(1 << 40)
+    assert index is not None
+    assert (len(index), index.next_offset) == (len(records), after)
+    return index
 
 
 def encode_headers(headers: Sequence[Header]) -> bytes:
@@ -101,11 +94,3 @@ def encode_headers(headers: Sequence[Header]) -> bytes:
         parts.append(encode_varint(len(raw)) + raw)
         parts.append(encode_varint(-1) if value is None else encode_varint(len(value)) + value)
     return b"".join(parts)
-
-
-def _length(part: bytes | None) -> int:
-    return -1 if part is None else len(part)
-
-
-def _owned(values: list[int], dtype: type[Any]) -> OwnedBuffer:
-    return copy_of(np.array(values, dtype).tobytes())

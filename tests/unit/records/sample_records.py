@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kfast.records import PartitionRecords, build_partition_records
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 
 SAMPLES = [
     Sample(b"first", b"k0", [("h", b"x"), ("h", None)], 1_000),
@@ -24,5 +24,5 @@ def build(samples: Sequence[Sample | bytes | None] = SAMPLES, **options: Any) ->
         for name in ("offsets", "next_offset", "timestamp_types", "base_offset")
         if name in options
     }
-    index = SampleIndex(samples, **placed)
+    index = sample_index(samples, **placed)
     return build_partition_records("orders", 3, index, high_watermark=500, **options).records

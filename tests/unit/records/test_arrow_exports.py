@@ -22,13 +22,13 @@ from kfast.records import (
     PartitionRecords,
     build_partition_records,
 )
-from tests.unit.records.sample_index import SampleIndex
+from tests.unit.records.sample_index import sample_index
 
 TOPICS = pa.dictionary(pa.int32(), pa.string())
 
 
 def batch(topic: str, values: list[Any], **options: Any) -> PartitionRecords:
-    return build_partition_records(topic, 0, SampleIndex(values), **options).records
+    return build_partition_records(topic, 0, sample_index(values), **options).records
 
 
 def column(count: int, *buffers: Any) -> ArrowColumn:

@@ -33,7 +33,7 @@ from kfast.records import (
     empty_partition_records,
 )
 from kfast.types import OffsetAndMetadata, TopicPartition
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 
 ROOT = Path(__file__).resolve().parents[3]
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -43,7 +43,7 @@ def batch(
     tp: TopicPartition, values: list[Any], base_offset: int = 0, **options: Any
 ) -> PartitionRecords:
     next_offset = options.pop("next_offset", None)
-    index = SampleIndex(values, base_offset=base_offset, next_offset=next_offset)
+    index = sample_index(values, base_offset=base_offset, next_offset=next_offset)
     return build_partition_records(tp.topic, tp.partition, index, **options).records
 
 
@@ -273,10 +273,10 @@ def test_other_libraries_need_no_pyarrow() -> None:
     source = textwrap.dedent(
         """
         from kfast.records import ConsumerRecords, build_partition_records
-        from tests.unit.records.sample_index import SampleIndex
+        from tests.unit.records.sample_index import sample_index
 
         def records():
-            part = build_partition_records("a", 0, SampleIndex([b"0", None])).records
+            part = build_partition_records("a", 0, sample_index([b"0", None])).records
             return ConsumerRecords([part])
         """
     )
@@ -351,7 +351,7 @@ def test_arrow_stream_refuses_a_part_of_another_type() -> None:
     """B-17: buffers are never read by the schema of other records."""
     parts = [
         build_partition_records(
-            "t", 3, SampleIndex([value], base_offset=base), value_deserializer=_WidthOfFirst()
+            "t", 3, sample_index([value], base_offset=base), value_deserializer=_WidthOfFirst()
         ).records
         for value, base in ((b"x" * 8, 0), (b"yy", 1))
     ]
@@ -382,7 +382,7 @@ def test_an_export_of_parts_of_different_types_raises_the_error_itself() -> None
     for kinds in permutations((kfast.Utf8(), kfast.Int64(), None), 2):
         parts = [
             build_partition_records(
-                "t", 3, SampleIndex([b"x" * 8], base_offset=base), value_deserializer=kind
+                "t", 3, sample_index([b"x" * 8], base_offset=base), value_deserializer=kind
             ).records
             for base, kind in enumerate(kinds)
         ]
@@ -393,7 +393,7 @@ def test_an_error_while_a_stream_is_read_is_raised_by_every_export_of_kfast() ->
     """U-12: columns of one kind, whose types differ inside."""
     parts = [
         build_partition_records(
-            "t", 3, SampleIndex([b"{}"], base_offset=base), value_deserializer=kfast.Json(schema)
+            "t", 3, sample_index([b"{}"], base_offset=base), value_deserializer=kfast.Json(schema)
         ).records
         for base, schema in enumerate(("a int", "a int, b int"))
     ]
@@ -410,7 +410,7 @@ def test_arrow_stream_cuts_python_objects_by_bytes(
     """B-17: text and bytes of Python objects are cut before their positions need 64 bits."""
     monkeypatch.setattr("kfast.records.arrow_stream.BATCH_BYTES", 100)
     values = [b"x" * 10] * 30
-    records = build_partition_records("t", 0, SampleIndex(values), value_deserializer=make).records
+    records = build_partition_records("t", 0, sample_index(values), value_deserializer=make).records
     table = ConsumerRecords([records]).to_arrow()
     table.validate(full=True)
     assert table.column("value").num_chunks >= 3

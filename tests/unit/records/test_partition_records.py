@@ -26,7 +26,7 @@ from kfast.records import (
     empty_partition_records,
 )
 from kfast.types import TopicPartition
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 from tests.unit.records.sample_records import HEADERS, SAMPLES, VALUES, build
 
 
@@ -165,7 +165,7 @@ def test_fields_are_those_of_kafka_python() -> None:
 
 
 def test_an_unknown_leader_epoch_is_none() -> None:
-    index = SampleIndex([b"a"], leader_epoch=-1)
+    index = sample_index([b"a"], leader_epoch=-1)
     assert build_partition_records("t", 0, index).records[0].leader_epoch is None
 
 
@@ -189,7 +189,7 @@ def test_objects_of_deserialized_columns() -> None:
 
 def test_compact_lets_the_frame_go() -> None:
     """B-07: a small piece does not hold the received frame once it is compact."""
-    index = SampleIndex([*SAMPLES, b"y" * 100_000])
+    index = sample_index([*SAMPLES, b"y" * 100_000])
     frame = index.data
     records = build_partition_records("orders", 3, index).records.select([0, 2])
     small = records.compact()
@@ -228,7 +228,7 @@ def test_concat() -> None:
     assert joined.next_offset == 99
     assert joined.to_arrow().equals(pa.concat_batches([first.to_arrow(), second.to_arrow()]))
     assert PartitionRecords.concat([first]) is first
-    other = build_partition_records("orders", 4, SampleIndex([b"x"])).records
+    other = build_partition_records("orders", 4, sample_index([b"x"])).records
     for wrong in ([first, other], []):
         with pytest.raises(ValueError, match="one partition"):
             PartitionRecords.concat(wrong)

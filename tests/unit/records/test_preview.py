@@ -7,7 +7,7 @@ import pytest
 import kfast
 from kfast.columns.table_text import width_of
 from kfast.records import ConsumerRecords, PartitionRecords, build_partition_records
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 from tests.unit.records.sample_records import build
 
 
@@ -59,7 +59,7 @@ def test_only_the_rows_that_are_shown_are_decoded() -> None:
 
 
 def batch(topic: str, partition: int, count: int) -> PartitionRecords:
-    index = SampleIndex([Sample(b"v%d" % row, None, [], 0) for row in range(count)])
+    index = sample_index([Sample(b"v%d" % row, None, [], 0) for row in range(count)])
     return build_partition_records(topic, partition, index).records
 
 
@@ -82,7 +82,7 @@ def test_a_result_has_columns_for_what_differs() -> None:
 
 
 def test_columns_that_were_not_selected_are_not_shown() -> None:
-    index = SampleIndex([b"x"])
+    index = sample_index([b"x"])
     records = build_partition_records("t", 0, index, columns=frozenset({"value"})).records
     assert repr(records).splitlines()[1].split() == ["offset", "timestamp", "value"]
 

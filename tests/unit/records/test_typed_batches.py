@@ -16,7 +16,7 @@ from kfast.deserializers import Int64, Struct, Utf8
 from kfast.errors import ConfigurationError, DeserializationError, IllegalStateError
 from kfast.records import ConsumerRecords, PartitionRecords, build_partition_records
 from tests.unit.deserializers.sample_format import Lines
-from tests.unit.records.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, sample_index
 
 VALUES = [b"1 a", None, b"? b", b"4 d"]
 ROWS = [{"id": {"n": 1}, "text": "a"}, None, None, {"id": {"n": 4}, "text": "d"}]
@@ -24,7 +24,7 @@ ROWS = [{"id": {"n": 1}, "text": "a"}, None, None, {"id": {"n": 4}, "text": "d"}
 
 def raw(**options: Any) -> PartitionRecords:
     samples = [Sample(value, b"k%d" % i) for i, value in enumerate(VALUES)]
-    return build_partition_records("t", 5, SampleIndex(samples), **options).records
+    return build_partition_records("t", 5, sample_index(samples), **options).records
 
 
 def test_a_raw_batch_is_deserialized_later() -> None:
@@ -108,7 +108,7 @@ def test_members_become_columns() -> None:
 def test_a_name_that_is_taken_gets_the_columns_name() -> None:
     key = [Sample(b"1 a", b"2 b")]
     records = build_partition_records(
-        "t", 0, SampleIndex(key), key_deserializer=Lines(), value_deserializer=Lines()
+        "t", 0, sample_index(key), key_deserializer=Lines(), value_deserializer=Lines()
     ).records
     batch = records.to_arrow(flatten=True)
     assert batch.schema.names[5:9] == ["id", "text", "value.id", "value.text"]
@@ -121,7 +121,7 @@ def test_fields_of_structures_become_columns() -> None:
     dtype = np.dtype([("n", ">i4"), ("offset", "u1"), ("at", inner), ("pair", ">i2", (2,))])
     value = np.array([(1, 2, (3.0, 4.0), (5, 6))], dtype).tobytes()
     records = build_partition_records(
-        "t", 0, SampleIndex([value, None]), value_deserializer=Struct(dtype)
+        "t", 0, sample_index([value, None]), value_deserializer=Struct(dtype)
     ).records
     batch = records.to_arrow(flatten=True)
     batch.validate(full=True)

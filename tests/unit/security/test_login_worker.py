@@ -8,7 +8,7 @@ import pytest
 
 from kfast._base.clock import ExponentialBackoff, SystemClock
 from kfast.errors import AuthenticationError, KafkaError
-from kfast.security.login_worker import LoginStep, LoginWorker
+from kfast.security.login_worker import LoginPause, LoginStep, LoginWorker
 from kfast.security.sasl.mechanism import Work
 from kfast.security.sasl.token_cache import RefreshRule, TokenCache
 from kfast.settings.secret import Secret
@@ -20,10 +20,12 @@ WAIT_S = 10
 class Worker:
     """A worker, and when it was done with a step."""
 
-    def __init__(self) -> None:
-        self.worker = LoginWorker("kfast-login-test", SystemClock())
+    def __init__(self, tokens: TokenCache | None = None) -> None:
         self.done = threading.Semaphore(0)
-        self.worker.on_done = self.done.release
+        self.pause = LoginPause()
+        self.worker = LoginWorker(
+            "kfast-login-test", SystemClock(), self.pause, tokens, self.done.release
+        )
 
     def run(self, work: Work) -> LoginStep:
         step = self.worker.submit(work)
@@ -126,13 +128,13 @@ def test_the_end_waits_for_no_step(worker: Worker) -> None:
 
 
 def test_a_pause_ends_with_the_worker(worker: Worker) -> None:
-    assert worker.worker.pause(1)
+    assert worker.pause.wait(1)
     worker.worker.end()
     for _ in range(2):
-        assert not worker.worker.pause(60_000)
+        assert not worker.pause.wait(60_000)
 
 
-def test_a_token_is_renewed_without_a_log_in(worker: Worker) -> None:
+def test_a_token_is_renewed_without_a_log_in() -> None:
     """S-07: so that a token that cannot be renewed is known before it expires."""
     clock = SystemClock()
     asked = threading.Semaphore(0)
@@ -142,7 +144,7 @@ def test_a_token_is_renewed_without_a_log_in(worker: Worker) -> None:
         return OAuthToken("t", clock.wall_ms() + 100)
 
     tokens = TokenCache(ask, RefreshRule(), ExponentialBackoff(100, 100), clock)
-    worker.worker.tokens = tokens
+    worker = Worker(tokens)
 
     def first() -> Secret[bytes]:
         return Secret(tokens.token().value.encode())

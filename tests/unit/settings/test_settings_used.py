@@ -30,7 +30,7 @@ REFUSED: dict[str, Any] = {
 
 RULES = {
     "client_dns_lookup": "network/network_client.py",
-    "security_protocol": "network/transport_factory.py",
+    "security_protocol": "network/network_io.py",
 }
 """Two samples of where a setting is known to be read, so that the search itself is tested."""
 

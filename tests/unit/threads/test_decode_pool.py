@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from kfast.consumer.application_wakeup import ApplicationWakeup
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.threads.decode_pool import DecodePool
 
@@ -11,8 +12,8 @@ from kfast.threads.decode_pool import DecodePool
 def test_the_threads_end_with_the_fetch_buffer() -> None:
     """L-07: one that went on would take the interpreter from the thread that closes connections."""
     failures: list[BaseException] = []
-    buffer = FetchBuffer(1 << 20)
-    pool = DecodePool("decode-of-the-test", buffer, 2, on_failure=failures.append)
+    buffer = FetchBuffer(1 << 20, ApplicationWakeup())
+    pool = DecodePool("decode-of-the-test", buffer.decoding, 2, on_failure=failures.append)
     pool.start()
     mine = [each for each in threading.enumerate() if each.name.startswith("decode-of-the-test")]
     assert len(mine) == 2

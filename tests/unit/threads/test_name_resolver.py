@@ -40,9 +40,10 @@ class Stage:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.slow = SlowResolver()
-        self.resolver = NameResolver("kfast-resolver-test", self.slow, self.clock)
         self.done = threading.Semaphore(0)
-        self.resolver.on_done = self.done.release
+        self.resolver = NameResolver(
+            "kfast-resolver-test", self.slow, self.clock, self.done.release
+        )
 
     def finish(self, count: int = 1) -> None:
         self.slow.may_answer.set()

@@ -9,35 +9,36 @@ from functools import partial
 import pytest
 
 from kfast import KafkaConsumer
-from kfast.consumer.fetch.buffer import FetchBuffer
+from kfast.consumer.application_wakeup import ApplicationWakeup
 from kfast.threads.application_event import ApplicationEvent
 from tests.unit.threads.interruptions import places_before_it_blocks, run_interrupted
 
-MIB = 1 << 20
 ALWAYS = 60.0
 PROMPT = 20.0
 
 
-def test_waking_a_buffer_takes_no_lock() -> None:
-    """L-03: the main thread may hold the lock in the moment the handler runs on it."""
-    buffer = FetchBuffer(MIB)
-    buffer.heads()
-    with buffer._lock:
-        handler = threading.Thread(target=buffer.wakeup, daemon=True)
+def test_a_wait_is_ended_without_a_lock() -> None:
+    """L-03: the main thread may hold any lock in the moment the handler runs on it."""
+    consumer = KafkaConsumer(bootstrap_servers="127.0.0.1:1")
+    runtime = consumer._runtime
+    runtime.fetch_buffer.heads()
+    with runtime.subscriptions.lock, runtime.fetch_buffer._lock, runtime._errors._lock:
+        handler = threading.Thread(target=consumer.wakeup, daemon=True)
         handler.start()
         handler.join(PROMPT)
         assert not handler.is_alive()
-    assert buffer.wait(ALWAYS)
+    assert runtime.wakeup_event.wait(ALWAYS)
+    consumer.close()
 
 
 def test_a_wakeup_before_the_wait_ends_it() -> None:
     """L-03: also between the last look and the wait."""
-    buffer = FetchBuffer(MIB)
-    buffer.heads()
-    buffer.wakeup()
-    assert buffer.wait(ALWAYS)
-    buffer.heads()
-    assert not buffer.wait(0)
+    wakeup = ApplicationWakeup()
+    wakeup.look()
+    wakeup.signal()
+    assert wakeup.wait(ALWAYS)
+    wakeup.look()
+    assert not wakeup.wait(0)
 
 
 def test_an_application_event_hears_a_handler_at_every_place() -> None:

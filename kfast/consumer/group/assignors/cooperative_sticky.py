@@ -17,7 +17,7 @@ from kfast.consumer.group.assignors.assignor import (
     RebalanceProtocol,
 )
 from kfast.consumer.group.assignors.sticky_assignment import StickyResult, assign_sticky
-from kfast.consumer.group.assignors.sticky_user_data import (
+from kfast.consumer.group.assignors.sticky_claims import (
     Claim,
     decode_generation,
     encode_generation,

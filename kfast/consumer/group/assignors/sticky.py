@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kfast.consumer.group.assignors.assignor import ConsumerPartitionAssignor
 from kfast.consumer.group.assignors.sticky_assignment import assign_sticky
-from kfast.consumer.group.assignors.sticky_user_data import (
+from kfast.consumer.group.assignors.sticky_claims import (
     Claim,
     decode_assignment,
     encode_assignment,

@@ -112,7 +112,7 @@ class ClassicMembership:
         self._group_id = cast("str", config.group_id)
         self._finder = finder
         self._intent = GroupIntent(context.subscriptions)
-        self._buffer = context.errors
+        self._errors = context.errors
         self._retries = finder.retries
         self._backoff = JoinBackoff(config, context.clock, finder.retries)
         self._poll_timer = PollTimer(config, port)
@@ -265,7 +265,7 @@ class ClassicMembership:
         )
         if joined.is_leader:
             for member_error in self._leader.elected(joined.members, now_ms):
-                self._buffer.put_error(member_error)
+                self._errors.put(member_error)
 
     def _take_member_id(self, member_id: str, now_ms: int) -> None:
         if not member_id or self._member_id:
@@ -325,7 +325,7 @@ class ClassicMembership:
         self._retries.succeeded(Stage.MEMBERSHIP, now_ms)
         self.rebalances.ends(now_ms)
         self._owned_generation = generation_id
-        self._buffer.clear_error(ERROR_KEY)
+        self._errors.clear(ERROR_KEY)
         added = set(assignment.partitions) - self._reconciler.owned
         revoked = self._reconciler.apply(assignment.partitions, now_ms)
         logger.info(
@@ -397,7 +397,7 @@ class ClassicMembership:
 
     def _report(self, error: KafkaError) -> None:
         """Raise an error at the next poll(), once."""
-        self._buffer.put_error(error, key=ERROR_KEY)
+        self._errors.put(error, key=ERROR_KEY)
 
     def _back_off(self, now_ms: int, *, is_first_free: bool = False) -> None:
         """Join again; see `JoinBackoff.failed`."""
@@ -426,12 +426,12 @@ class ClassicMembership:
         self._backoff.failed(now_ms)
         self._state = MemberState.FAILED
         self._intent.failed(is_fenced=is_fenced)
-        self._buffer.put_error(error, key=ERROR_KEY, is_sticky=True)
+        self._errors.put(error, key=ERROR_KEY, is_sticky=True)
 
     def _retry_after_failure(self) -> None:
         """Join again after a failure, if the subscription has changed since."""
         if self._state is MemberState.FAILED and self._intent.has_changed_since_failure:
-            self._buffer.clear_error(ERROR_KEY)
+            self._errors.clear(ERROR_KEY)
             self._backoff.reset()
             self._is_prepared = False
             self._state = MemberState.UNJOINED
@@ -522,7 +522,7 @@ class ClassicMembership:
         if self._intent.is_fenced:
             self._state = MemberState.FAILED
         else:
-            self._buffer.clear_error(ERROR_KEY)
+            self._errors.clear(ERROR_KEY)
         return result
 
     # --- responses --------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ class ConsumerMembership:
         self._metadata = context.metadata
         self._subscription_version = -1
         self._subscribed_ms = 0
-        self._buffer = context.errors
+        self._errors = context.errors
         self._retries = finder.retries
         self._poll_timer = PollTimer(config, port)
         self._reconciler = ConsumerReconciler(context, port)
@@ -378,12 +378,12 @@ class ConsumerMembership:
         """Raise an error at every poll, until a heartbeat is accepted or the member leaves."""
         if error is not self._reported_error:
             self._reported_error = error
-            self._buffer.put_error(error, key=ERROR_KEY, is_sticky=True)
+            self._errors.put(error, key=ERROR_KEY, is_sticky=True)
 
     def _clear_error(self) -> None:
         if self._reported_error is not None:
             self._reported_error = None
-            self._buffer.clear_error(ERROR_KEY)
+            self._errors.clear(ERROR_KEY)
 
     def _coordinator_failed(self, error: KafkaError, now_ms: int) -> None:  # noqa: ARG002
         if self._intent.is_wanted and self.state is not MemberState.FATAL:

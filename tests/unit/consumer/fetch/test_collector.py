@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from kfast.consumer.application_wakeup import ApplicationWakeup
+from kfast.consumer.error_mailbox import ErrorMailbox
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import OWN_DECODE_BYTES, FetchCollector
 from kfast.consumer.fetch.completed_fetch import Stage
@@ -52,8 +54,10 @@ class Poller:
         self.subscriptions.assign_from_user(partitions or (T0, T1, T2))
         for tp in self.subscriptions.assigned_partitions():
             self.subscriptions.seek(tp, FetchPosition(0))
-        self.buffer = FetchBuffer(memory)
-        self.collector = FetchCollector(self.subscriptions, self.buffer, convert)
+        self.wakeup = ApplicationWakeup()
+        self.errors = ErrorMailbox(self.wakeup)
+        self.buffer = FetchBuffer(memory, self.wakeup)
+        self.collector = FetchCollector(self.subscriptions, self.buffer, self.errors, convert)
 
     def version(self, tp: TopicPartition = T0) -> int:
         return self.subscriptions.assigned(tp).version
@@ -70,7 +74,7 @@ class Poller:
         return completed
 
     def add(self, *fetches: CompletedFetch) -> None:
-        self.buffer.fetch_answered(self.buffer.fetch_sent(0), 1000, fetches)
+        self.buffer.fetch_answered(self.buffer.memory.fetch_sent(0), 1000, fetches)
 
     def collect(self, max_records: int | None = None) -> dict[TopicPartition, list[int]]:
         records = self.collector.collect(max_records) or {}
@@ -222,11 +226,11 @@ def test_stale_data_is_dropped_with_its_memory() -> None:
     poller.put(T1, chunk(0, 2))
     poller.subscriptions.seek(T0, FetchPosition(70))
     assert poller.collect() == {T1: [0, 1]}
-    assert poller.buffer.bytes_used == 0
+    assert poller.buffer.memory.bytes_used == 0
     poller.put(T2, chunk(0, 2))
     poller.subscriptions.assign_from_user([T0])
     assert poller.collect() == {}
-    assert poller.buffer.bytes_used == 0
+    assert poller.buffer.memory.bytes_used == 0
 
 
 class Interrupted:
@@ -307,10 +311,10 @@ def test_what_a_decode_thread_has_claimed_is_left_to_it() -> None:
     poller = Poller()
     claimed = poller.put(T0, chunk(0, 2))
     poller.put(T1, chunk(0, 2))
-    assert poller.buffer.claim(claimed)
+    assert poller.buffer.decoding.claim(claimed)
     assert poller.collect() == {T1: [0, 1]}
     assert poller.collect() == {}
-    poller.buffer.decode(claimed)
+    poller.buffer.decoding.decode(claimed)
     assert poller.collect() == {T0: [0, 1]}
 
 
@@ -325,18 +329,18 @@ def test_what_arrives_during_an_empty_poll_ends_the_wait_after_it() -> None:
 
     poller.subscriptions.deliveries = meanwhile  # type: ignore[method-assign]
     assert poller.collect() == {}
-    assert poller.buffer.wait(0)
+    assert poller.wakeup.wait(0)
 
 
 def test_a_fetch_in_decoding_allows_no_overdraft() -> None:
     poller = Poller(memory=1500)
     claimed = poller.put(T0, chunk(0, 2))
-    poller.buffer.claim(claimed)
+    poller.buffer.decoding.claim(claimed)
     poller.collect()
-    assert not poller.buffer.needs_data
+    assert not poller.buffer.memory.needs_data
     poller.subscriptions.pause([T0])
     poller.collect()
-    assert poller.buffer.needs_data
+    assert poller.buffer.memory.needs_data
 
 
 def test_one_poll_decodes_a_bounded_amount_itself() -> None:
@@ -403,7 +407,7 @@ def test_an_error_comes_after_the_records_before_it_and_stays() -> None:
     assert poller.position() == 3
     poller.subscriptions.seek(T0, FetchPosition(9))
     assert poller.outcome() == {}
-    assert poller.buffer.bytes_used == 0
+    assert poller.buffer.memory.bytes_used == 0
 
 
 def test_an_error_met_after_records_is_raised_by_the_next_poll() -> None:
@@ -479,12 +483,12 @@ def test_network_errors_are_raised_between_records() -> None:
     """P-17: an error moves no position, and does not hold back records."""
     poller = Poller()
     poller.put(T0, chunk(0, 2), chunk(2, 2))
-    poller.buffer.put_error(KafkaError("broker"), is_sticky=True, key="k")
+    poller.errors.put(KafkaError("broker"), is_sticky=True, key="k")
     assert poller.outcome() == {T0: [0, 1]}
     assert poller.outcome() == "KafkaError"
     assert poller.outcome() == {T0: [2, 3]}
     assert poller.outcome() == "KafkaError"
-    poller.buffer.clear_error("k")
+    poller.errors.clear("k")
     assert poller.outcome() == {}
 
 
@@ -492,7 +496,7 @@ def test_waiting_calls_can_ask_for_errors_alone() -> None:
     poller = Poller()
     poller.put(T0, chunk(0, 2))
     poller.collector.raise_errors()
-    poller.buffer.put_error(KafkaError("no"))
+    poller.errors.put(KafkaError("no"))
     with pytest.raises(KafkaError):
         poller.collector.raise_errors()
     assert poller.collect() == {T0: [0, 1]}

@@ -236,9 +236,9 @@ def test_what_is_buffered_behind_a_seek_is_dropped_with_its_memory() -> None:
     harness.reply(harness.fetch(), {T0: Part(batch(0, 10)), T1: Part(batch(0, 10))})
     harness.reply(harness.fetch(), {T0: Part(batch(10, 10))})
     harness.subscriptions.seek(T0, FetchPosition(100))
-    before = harness.buffer.bytes_used
+    before = harness.buffer.memory.bytes_used
     harness.turn()
-    assert harness.buffer.bytes_used < before
+    assert harness.buffer.memory.bytes_used < before
     assert harness.collect() == {T1: list(range(10))}
     assert harness.position(T0) == 100
 

@@ -81,10 +81,10 @@ def test_a_sleeping_application_stops_the_fetching_at_the_cap() -> None:
         harness = reading(count, memory=memory)
         log = Log(harness)
         log.fill()
-        assert 0 < harness.buffer.bytes_used <= memory
-        while harness.buffer.decode_one(0):
+        assert 0 < harness.buffer.memory.bytes_used <= memory
+        while harness.buffer.decoding.decode_one(0):
             pass
-        assert harness.buffer.bytes_used <= memory
+        assert harness.buffer.memory.bytes_used <= memory
 
 
 def test_fetching_goes_on_as_soon_as_room_is_made() -> None:
@@ -135,7 +135,7 @@ def test_every_partition_gets_its_turn_when_there_is_room_for_few() -> None:
         if harness.waiting(FetchRequest):
             served += log.serve()
         harness.collect()
-        assert harness.buffer.bytes_used <= 12 * PARTITION_BYTES
+        assert harness.buffer.memory.bytes_used <= 12 * PARTITION_BYTES
     counts = [served.count(tp) for tp in partitions(count)]
     assert min(counts) > 0
     assert max(counts) - min(counts) <= 2
@@ -178,7 +178,7 @@ def test_an_oversize_batch_gets_through() -> None:
     harness = reading(2, memory=4 * PARTITION_BYTES)
     big = batch(0, 10, size=10 * PARTITION_BYTES)
     request = harness.fetch()
-    assert harness.buffer.may_receive(len(big) + 100)
+    assert harness.buffer.memory.may_receive(len(big) + 100)
     harness.reply(request, {T0: Part(big)}, session_id=9)
     assert harness.turn() == []
     assert harness.collect() == {T0: list(range(10))}
@@ -201,7 +201,7 @@ def test_batches_that_expand_a_lot_stay_within_the_cap(codec: Codec) -> None:
     harness.reply(request, {tp: Part(packed) for tp in tps}, session_id=9)
 
     def decode_ahead() -> None:
-        while harness.buffer.decode_one(0):
+        while harness.buffer.decoding.decode_one(0):
             pass
 
     threads = [threading.Thread(target=decode_ahead) for _ in range(4)]
@@ -210,7 +210,7 @@ def test_batches_that_expand_a_lot_stay_within_the_cap(codec: Codec) -> None:
     for thread in threads:
         thread.join()
     assert live_bytes() - before <= memory
-    assert harness.buffer.bytes_used <= memory
+    assert harness.buffer.memory.bytes_used <= memory
     served: list[TopicPartition] = []
     while len(served) < len(tps):
         found = harness.collect()
@@ -218,7 +218,7 @@ def test_batches_that_expand_a_lot_stay_within_the_cap(codec: Codec) -> None:
         assert all(offsets == list(range(20)) for offsets in found.values())
         served += found
         decode_ahead()
-        assert harness.buffer.bytes_used <= memory
+        assert harness.buffer.memory.bytes_used <= memory
     assert set(served) == set(tps)
 
 
@@ -255,7 +255,7 @@ def test_several_brokers_share_the_room() -> None:
         for node in (2, 3):
             if harness.waiting(FetchRequest, node):
                 log.serve(node=node)
-        assert harness.buffer.bytes_used <= 40 * PARTITION_BYTES
+        assert harness.buffer.memory.bytes_used <= 40 * PARTITION_BYTES
     assert all((harness.position(tp) or 0) > 100 for tp in partitions(9) if tp.partition % 3)
 
 
@@ -263,7 +263,7 @@ def test_unassigned_data_makes_room() -> None:
     """B-07: dropping an assignment gives its memory back."""
     harness = reading(6, memory=12 * PARTITION_BYTES)
     Log(harness).fill()
-    assert harness.buffer.bytes_used > 0
+    assert harness.buffer.memory.bytes_used > 0
     harness.subscriptions.unsubscribe()
     harness.turn()
-    assert harness.buffer.bytes_used == 0
+    assert harness.buffer.memory.bytes_used == 0

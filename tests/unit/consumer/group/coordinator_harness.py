@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kfast._native.buffers import copy_of
 from kfast.client.metadata import Metadata
 from kfast.client.request import Channel, ClientResponse, UnsentRequest
+from kfast.consumer.application_wakeup import ApplicationWakeup
+from kfast.consumer.error_mailbox import ErrorMailbox
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.group.membership import StepPort
 from kfast.consumer.manager_context import ManagerContext
@@ -99,11 +101,19 @@ class CoordinatorHarness:
         self.metadata.cluster = view
         self.connections = connections
         self.subscriptions = SubscriptionState(OffsetResetStrategy.parse(reset))
-        self.buffer = FetchBuffer(config.buffer_memory_bytes)
+        self.wakeup = ApplicationWakeup()
+        self.errors = ErrorMailbox(self.wakeup)
+        buffer = FetchBuffer(config.buffer_memory_bytes, self.wakeup)
         self.context = ManagerContext(
-            config, self.clock, self.metadata, connections, self.subscriptions, self.buffer
+            config,
+            self.clock,
+            self.metadata,
+            connections,
+            self.subscriptions,
+            self.errors,
+            self.wakeup,
         )
-        self.parts = RequestManagers.of(self.context, self.buffer, self.make_port())
+        self.parts = RequestManagers.of(self.context, buffer, self.make_port())
         assert self.parts.group is not None
         self.group = self.parts.group
         self.finder = self.group.finder
@@ -115,7 +125,7 @@ class CoordinatorHarness:
 
     def make_port(self) -> StepPort:
         """Return what takes steps in place of the application thread."""
-        return ApplicationSteps(self.now, self.buffer.wakeup)
+        return ApplicationSteps(self.now, self.wakeup.signal)
 
     def in_order(self, *managers: RequestManager) -> tuple[RequestManager, ...]:
         """Return these managers in the order in which the product polls them."""

@@ -252,7 +252,7 @@ class GroupHarness(CoordinatorHarness):
 
     def collect_error(self) -> KafkaError | None:
         """Return the error poll() would raise next."""
-        return self.buffer.take_error(self.subscriptions.is_current)
+        return self.errors.take(self.subscriptions.is_current)
 
 
 def refused(code: int) -> int:

@@ -71,10 +71,10 @@ def test_the_committed_offset_is_the_position() -> None:
     harness = starting(T0, T1)
     request = harness.take(OffsetFetchRequest)
     assert harness.asked(request) == [T0, T1]
-    harness.buffer.heads()
+    harness.wakeup.look()
     harness.reply_fetch(request, {T0: 11, T1: 22})
     assert (position(harness), position(harness, T1)) == (11, 22)
-    assert harness.buffer.wait(0), "the application thread is woken up"
+    assert harness.wakeup.wait(0), "the application thread is woken up"
     harness.turn()
     assert harness.outbox == []
     assert harness.next_poll_ms > 1_000_000

@@ -93,9 +93,9 @@ def test_seek_to_the_ends() -> None:
     assert harness.position(T0) is None
     request = harness.take(ListOffsetsRequest)
     assert harness.asked_times(request) == {T0: -2, T1: -1}
-    harness.buffer.heads()
+    harness.wakeup.look()
     harness.reply_offsets(request, {T0: 1, T1: 99})
-    assert harness.buffer.wait(0)
+    assert harness.wakeup.wait(0)
     assert (harness.position(T0), harness.position(T1)) == (1, 99)
 
 

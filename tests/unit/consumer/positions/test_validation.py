@@ -63,7 +63,7 @@ def test_what_was_read_ahead_is_dropped_and_fetched_again() -> None:
     harness.reply(harness.fetch(), {T0: Part(batch(10, 10, epoch=5))})
     harness.set_leaders({T0: (2, 6)})
     harness.turn()
-    assert harness.buffer.bytes_used == 0
+    assert harness.buffer.memory.bytes_used == 0
     assert harness.collect() == {}
     reply(harness, (5, 10))
     assert harness.offsets_of(harness.fetch(2)) == {T0: 10}

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from kfast._base.clock import SystemClock
 from kfast.client.cluster import Node
 from kfast.client.node_addresses import Address
+from kfast.network.network_io import transport_factory
 from kfast.network.transport import EVENT_READ
-from kfast.network.transport_factory import transport_factory
 from kfast.security.tls.transport import TlsTransport
 from tests.unit.configs import config
 from tests.unit.network.serving import LIMIT_S

@@ -14,7 +14,7 @@ import pytest
 import kfast
 from kfast._base.clock import SystemClock
 from kfast.errors import ConfigurationError, MissingDependencyError
-from kfast.network.transport_factory import transport_factory
+from kfast.network.network_io import transport_factory
 from tests.unit.configs import config
 from tests.unit.network.serving import serving
 from tests.unit.security.tls.authority import (

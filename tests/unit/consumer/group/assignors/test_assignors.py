@@ -8,7 +8,7 @@ import pytest
 
 from kfast.consumer.group.assignors import GroupMember, RangeAssignor, resolve_assignors
 from kfast.consumer.group.assignors.range_racks import TopicShare
-from kfast.consumer.group.assignors.sticky_user_data import encode_assignment
+from kfast.consumer.group.assignors.sticky_claims import encode_assignment
 from kfast.types import TopicPartition
 from tests.reference.groups import Group, Racks, faults
 from tests.unit.consumer.group.assignors.group_cases import (

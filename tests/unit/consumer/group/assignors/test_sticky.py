@@ -8,15 +8,16 @@ from dataclasses import replace
 import pytest
 
 from kfast.consumer.group.assignors import CooperativeStickyAssignor, GroupMember, StickyAssignor
-from kfast.consumer.group.assignors.sticky_claims import Claims, settle_claims
-from kfast.consumer.group.assignors.sticky_general import GeneralAssignment, Moves
-from kfast.consumer.group.assignors.sticky_racks import GroupRacks
-from kfast.consumer.group.assignors.sticky_user_data import (
+from kfast.consumer.group.assignors.sticky_assignment import GeneralAssignment, Moves
+from kfast.consumer.group.assignors.sticky_claims import (
     NOTHING,
+    Claims,
+    GroupRacks,
     decode_assignment,
     decode_generation,
     encode_assignment,
     encode_generation,
+    settle_claims,
 )
 from kfast.types import TopicPartition
 from tests.reference.groups import Group, faults, movable

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kfast.consumer.group.assignors.sticky_racks import GroupRacks
+from kfast.consumer.group.assignors.sticky_claims import GroupRacks
 from tests.reference.groups import Group, Racks, faults, movable
 from tests.unit.consumer.group.assignors.group_cases import assign, racked, tps, without_effect
 

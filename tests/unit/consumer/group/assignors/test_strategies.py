@@ -16,7 +16,7 @@ from kfast.consumer.group.assignors import (
     resolve_assignors,
     select_rebalance_protocol,
 )
-from kfast.consumer.group.assignors.sticky_user_data import encode_generation
+from kfast.consumer.group.assignors.sticky_claims import encode_generation
 from kfast.errors import ConfigurationError, IllegalStateError
 from kfast.types import TopicPartition
 from tests.unit.configs import config

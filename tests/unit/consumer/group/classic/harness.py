@@ -272,7 +272,7 @@ class ClassicHarness(CoordinatorHarness):
 
     def error(self) -> KafkaError | None:
         """Return the next error poll() would raise."""
-        return self.buffer.take_error(lambda tp, version: True)
+        return self.errors.take(lambda tp, version: True)
 
     # --- whole rounds -----------------------------------------------------------------------------
 

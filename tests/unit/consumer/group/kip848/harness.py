@@ -347,4 +347,4 @@ class Member(CoordinatorHarness):
 
     def error(self) -> KafkaError | None:
         """Return what poll() would raise."""
-        return self.buffer.take_error(self.subscriptions.is_current)
+        return self.errors.take(self.subscriptions.is_current)
