@@ -139,20 +139,23 @@ def scan_topic(
     config = None if config is None else sealed(config)
     settings = sealed(configs)
     del configs
-    given = ConsumerConfig(config, **settings)
-    skips_lost = given.was_given("auto_offset_reset") and given.auto_offset_reset != "none"
-    if given.group_id is not None and not given.was_given("enable_auto_commit"):
+    consumer_config = ConsumerConfig(config, **settings)
+    skips_lost = (
+        consumer_config.was_given("auto_offset_reset")
+        and consumer_config.auto_offset_reset != "none"
+    )
+    if consumer_config.group_id is not None and not consumer_config.was_given("enable_auto_commit"):
         settings["enable_auto_commit"] = False
-    converter = RecordConverter(given)
+    converter = RecordConverter(consumer_config)
     converter.select(columns)
-    wanted = _checked_topics(topics)
+    selection = _checked_topics(topics)
 
     def batches(names: list[str]) -> Generator[PartitionRecords, None, None]:
         first, last = _as_datetime(start), _as_datetime(end)
         with KafkaConsumer(config=config, **settings) as consumer:
             internals_of(consumer).select_columns(columns)
             _check_times(first, last)
-            ranges = _resolve_range(consumer, wanted, first, last, skips_lost=skips_lost)
+            ranges = _resolve_range(consumer, selection, first, last, skips_lost=skips_lost)
             names += sorted({tp.topic for tp in ranges})
             yield from _scan(consumer, ranges, progress, skips_lost=skips_lost)
 
@@ -227,30 +230,30 @@ def _scan(
 
 def _checked_topics(topics: Sequence[Topics]) -> list[str | TopicPartition]:
     """Return names, globs and partitions, of lists too; raise for what is none of these."""
-    found: list[str | TopicPartition] = []
-    for each in topics:
-        if isinstance(each, str | TopicPartition):
-            found.append(each)
-        elif isinstance(each, Collection) and not isinstance(each, bytes | bytearray | Mapping):
-            found += [one if isinstance(one, str) else check_partition(one) for one in each]
+    selection: list[str | TopicPartition] = []
+    for topic in topics:
+        if isinstance(topic, str | TopicPartition):
+            selection.append(topic)
+        elif isinstance(topic, Collection) and not isinstance(topic, bytes | bytearray | Mapping):
+            selection += [one if isinstance(one, str) else check_partition(one) for one in topic]
         else:
             raise ConfigurationError(
-                f"topic = {each!r}: not a topic name or TopicPartitions",
+                f"topic = {topic!r}: not a topic name or TopicPartitions",
                 hint='pass "orders" or [TopicPartition("orders", 0), ...]',
             )
-    if not found:
+    if not selection:
         raise ConfigurationError(
             "no partitions to read", hint="name a topic or at least one TopicPartition"
         )
-    for one in found:
+    for one in selection:
         if not isinstance(one, str) or not is_glob(one):
             check_topic(one if isinstance(one, str) else check_partition(one).topic)
-    return found
+    return selection
 
 
 def _resolve_range(
     consumer: KafkaConsumer,
-    wanted: Sequence[str | TopicPartition],
+    selection: Sequence[str | TopicPartition],
     start: object,
     end: object,
     *,
@@ -261,10 +264,10 @@ def _resolve_range(
     Topics of globs that are deleted meanwhile are left out.
     """
     ranges, lost = resolve_existing(
-        lambda: _topic_names(consumer, wanted),
+        lambda: _topic_names(consumer, selection),
         lambda names: resolve_bounds(
             consumer,
-            _resolve_partitions(consumer, wanted, names),
+            _resolve_partitions(consumer, selection, names),
             start,
             end,
             skips_lost=skips_lost,
@@ -276,33 +279,33 @@ def _resolve_range(
     return ranges
 
 
-def _topic_names(consumer: KafkaConsumer, wanted: Sequence[str | TopicPartition]) -> set[str]:
+def _topic_names(consumer: KafkaConsumer, selection: Sequence[str | TopicPartition]) -> set[str]:
     names: set[str] = set()
-    for each in wanted:
-        if isinstance(each, str):
+    for topic in selection:
+        if isinstance(topic, str):
             names.update(
-                topics_like(each, consumer.topics(), _GLOB_HINT) if is_glob(each) else [each]
+                topics_like(topic, consumer.topics(), _GLOB_HINT) if is_glob(topic) else [topic]
             )
     return names
 
 
 def _resolve_partitions(
-    consumer: KafkaConsumer, wanted: Sequence[str | TopicPartition], names: set[str]
+    consumer: KafkaConsumer, selection: Sequence[str | TopicPartition], names: set[str]
 ) -> list[TopicPartition]:
     internals_of(consumer).expect_topics(
-        names.union(each.topic for each in wanted if not isinstance(each, str))
+        names.union(tp.topic for tp in selection if not isinstance(tp, str))
     )
     partitions = {
         TopicPartition(name, n)
         for name in names
         for n in internals_of(consumer).required_partitions(name)
     }
-    named = [check_partition(one) for one in wanted if not isinstance(one, str)]
+    named = [check_partition(one) for one in selection if not isinstance(one, str)]
     for name in {tp.topic for tp in named}:
-        known = internals_of(consumer).required_partitions(name)
+        existing = internals_of(consumer).required_partitions(name)
         for tp in named:
-            if tp.topic == name and tp.partition not in known:
-                raise unknown_partition(tp, known)
+            if tp.topic == name and tp.partition not in existing:
+                raise unknown_partition(tp, existing)
     return sorted(partitions.union(named))
 
 

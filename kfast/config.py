@@ -105,10 +105,10 @@ class ConsumerConfig(SettingsTable):
     def __init__(self, config: Mapping[str, object] | None = None, **configs: object) -> None:
         items = [*sealed(config or {}).items(), *sealed(configs).items()]
         del config, configs
-        given = _resolve(items)
+        settings = _resolve(items)
         values = {name: row.default for name, row in SETTINGS.items()}
-        values.update((name, value) for name, (_, value) in given.items())
-        self._given: dict[str, str] = {name: spelling for name, (spelling, _) in given.items()}
+        values.update((name, value) for name, (_, value) in settings.items())
+        self._given: dict[str, str] = {name: spelling for name, (spelling, _) in settings.items()}
         self._values: dict[str, Any] = values
         apply_rules(values, self._given)
 
@@ -148,7 +148,7 @@ class ConsumerConfig(SettingsTable):
         )
 
     def __getstate__(self) -> tuple[dict[str, str], dict[str, Any]]:
-        """Return what a process needs that is sent this configuration: the secrets, too."""
+        """Return the settings with their secrets, for a process that is sent this configuration."""
         return self._given, {
             name: value.source if isinstance(value, Secret) else value
             for name, value in self._values.items()
@@ -171,13 +171,13 @@ class ConsumerConfig(SettingsTable):
 
 def _resolve(items: list[tuple[str, object]]) -> dict[str, tuple[str, Any]]:
     """Return ``{keyword: (spelling, value)}`` for everything given."""
-    given: dict[str, tuple[str, Any]] = {}
+    settings: dict[str, tuple[str, Any]] = {}
     for spelling, raw in items:
         row, raw = find(spelling, raw)
         value = parse(row, spelling, raw)
         if row.name == "auto_offset_reset" and raw in DEPRECATED_RESETS:
             logger.warning("%s=%s is deprecated: %s is used", spelling, raw, value)
-        other, earlier = given.get(row.name, (spelling, value))
+        other, earlier = settings.get(row.name, (spelling, value))
         if earlier is not value and earlier != value:
             detail = "" if row.is_secret else f": {show(earlier)} and {show(value)}"
             raise ConfigurationError(
@@ -186,5 +186,5 @@ def _resolve(items: list[tuple[str, object]]) -> dict[str, tuple[str, Any]]:
                 else f"{spelling} is given twice{detail}",
                 hint=f"give {in_style(row.name, spelling)} once",
             )
-        given[row.name] = (spelling, value)
-    return given
+        settings[row.name] = (spelling, value)
+    return settings

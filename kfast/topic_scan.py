@@ -17,7 +17,7 @@ from kfast._base.optional import optional_package
 from kfast.columns.arrow import Capsule, requested_columns
 from kfast.columns.operations import is_object_array
 from kfast.errors import IllegalStateError
-from kfast.records.arrow_stream import Form, Part, grouped_stream
+from kfast.records.arrow_stream import Form, PartitionRows, grouped_stream
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -66,7 +66,7 @@ class _Pass:
         return batch
 
     def peek(self) -> PartitionRecords | None:
-        """Return what comes next, None at the end of the range."""
+        """Return the next batch without taking it, None at the end of the range."""
         if self._first is not None:
             return self._first
         if getgeneratorstate(self._batches) == GEN_RUNNING:
@@ -182,7 +182,7 @@ class TopicScan:
         What a callable makes of keys and values is known only from records: then this is a use.
         """
         pyarrow = optional_package("pyarrow", "schema")
-        rows = self.template.part.rows
+        rows = self.template.partition_rows.rows
         has_objects = any(map(is_object_array, (rows.keys, rows.values)))
         if has_objects and self._schema is None and self._own is not None and not self._is_begun:
             self._is_begun = True
@@ -198,7 +198,7 @@ class TopicScan:
         first = next(groups, None)
         return grouped_stream(
             groups if first is None else _resumed(first, groups),
-            [self.template.part] if first is None else first,
+            [self.template.partition_rows] if first is None else first,
             self._topics,
             Form(dict(requested_columns(requested_schema))),
         )
@@ -213,12 +213,12 @@ def _resumed(first: Any, rest: Iterator[Any]) -> Generator[Any, None, None]:
     yield from rest
 
 
-def _groups(batches: Iterator[PartitionRecords]) -> Iterator[Sequence[Part]]:
+def _groups(batches: Iterator[PartitionRecords]) -> Iterator[Sequence[PartitionRows]]:
     """Yield the parts of some batches together that make one batch of the stream."""
-    group: list[Part] = []
+    group: list[PartitionRows] = []
     rows = nbytes = 0
     for batch in batches:
-        group.append(batch.part)
+        group.append(batch.partition_rows)
         rows += len(batch)
         nbytes += batch.nbytes
         if rows >= GROUP_ROWS or nbytes >= GROUP_BYTES:

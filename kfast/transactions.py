@@ -95,14 +95,16 @@ def offsets_to_confluent(
         raise MissingDependencyError(
             "transactions need a producer", hint="pip install confluent-kafka"
         ) from error
-    made = []
+    partitions = []
     for tp, at in sorted(offsets.items()):
         # Empty metadata would be stored as a NUL character, and -1 would be taken for an epoch.
         extra: dict[str, Any] = {"metadata": at.metadata} if at.metadata else {}
         if at.leader_epoch >= 0:
             extra["leader_epoch"] = at.leader_epoch
-        made.append(confluent_kafka.TopicPartition(tp.topic, tp.partition, at.offset, **extra))
-    return made
+        partitions.append(
+            confluent_kafka.TopicPartition(tp.topic, tp.partition, at.offset, **extra)
+        )
+    return partitions
 
 
 def send_offsets(

@@ -76,9 +76,9 @@ class OffsetOfTopic(OffsetAndMetadata):
         cls, offset: int, metadata: str, leader_epoch: int, topic_id: bytes | None
     ) -> OffsetOfTopic:
         """Return an offset of the topic with this id."""
-        made = cls(offset, metadata, leader_epoch)
-        made.topic_id = topic_id
-        return made
+        offset_and_metadata = cls(offset, metadata, leader_epoch)
+        offset_and_metadata.topic_id = topic_id
+        return offset_and_metadata
 
     def _replace(self, **changes: Any) -> OffsetOfTopic:
         return OffsetOfTopic.of(*super()._replace(**changes), self.topic_id)

@@ -132,7 +132,7 @@ CONFINED: Final = (
         (
             "_base.http_exchange",
             "threads.metrics_server",
-            "local.token_endpoint",
+            "local.tokens",
             "local.local_registry",
         ),
     ),
@@ -167,7 +167,7 @@ CONFINED: Final = (
             # The cluster snapshot is written by the network thread and read by the application's.
             "client.metadata",
             # A server of tests, in the process that has started the brokers.
-            "local.token_endpoint",
+            "local.tokens",
             # A Kafka in the process of a test: its thread, the lock of its state, its log.
             "testing.server",
             "testing.changes",

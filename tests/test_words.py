@@ -7,6 +7,7 @@ paragraph. To extend the list, add a row to ``PHRASES``; a place where the word 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,3 +122,56 @@ def test_what_is_allowed_is_there() -> None:
         assert reason
         text = (ROOT / name).read_text(encoding="utf-8")
         assert phrase in {each for _, each in found_in(text)}, (name, phrase)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+NO_NAMES: Final = frozenset({"found", "each", "made", "wanted", "part", "given", "known", "what"})
+"""They say how a value came about; a name says what it is: ``batch``, ``offset``, ``schema``."""
+
+NAMED_SO: Final[tuple[tuple[str, str, str], ...]] = ()
+# (file, name, why it is right there)
+
+
+def bare_names(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the variables, parameters, functions and classes that have one of these names."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = node.id
+        elif isinstance(node, ast.arg):
+            name = node.arg
+        elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            name = node.name
+        else:
+            continue
+        if name.lower() in NO_NAMES:
+            yield node.lineno, name
+
+
+def test_bare_names_are_seen() -> None:
+    source = "def part(given):\n    for each in given:\n        found = [a for a in each.found]\n"
+    assert sorted(bare_names(source)) == [(1, "given"), (1, "part"), (2, "each"), (3, "found")]
+
+
+def test_names_say_what_a_value_is() -> None:
+    allowed = {(name, word) for name, word, _ in NAMED_SO}
+    lines = [
+        f"{name}:{line}: {word}"
+        for name in FILES
+        if name.startswith("kfast/") and name.endswith(".py")
+        for line, word in bare_names((ROOT / name).read_text(encoding="utf-8"))
+        if (name, word) not in allowed
+    ]
+    assert not lines, "\n".join(lines)
+
+
+def test_no_summary_line_is_a_riddle() -> None:
+    """A docstring names the value that is returned."""
+    lines = [
+        f"{name}:{number}: {line.strip()}"
+        for name in FILES
+        if name.endswith(ENDINGS)
+        for number, line in enumerate((ROOT / name).read_text(encoding="utf-8").splitlines(), 1)
+        if re.match(r'\s*"""(Return|Yield) what\b', line)
+    ]
+    assert not lines, "\n".join(lines)

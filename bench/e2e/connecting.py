@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bench.e2e.harness import run_worker
-from kfast.demo.race import librdkafka
+from kfast.demo.contestants import librdkafka
 from kfast.local.local_kafka import LocalKafka
 
 SECURITY = "SASL_SSL"

@@ -264,7 +264,7 @@ def _confluent(
 ) -> Iterator[int]:
     from confluent_kafka import Consumer, TopicPartition
 
-    from kfast.demo.race import librdkafka
+    from kfast.demo.contestants import librdkafka
 
     if tuning is not None:
         gc.disable()

@@ -66,13 +66,13 @@ def run_program(body: Callable[[], object], failed: Callable[[KafkaError], int] 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     """Return the values of an option that is given as KEY=VALUE, several times."""
-    found = {}
+    values = {}
     for text in texts:
         key, sign, value = text.partition("=")
         if not key.strip() or not sign:
             raise ConfigurationError(f"{option} {text}: not KEY=VALUE", hint=f"{option} KEY=VALUE")
-        found[key.strip()] = value.strip()
-    return found
+        values[key.strip()] = value.strip()
+    return values
 
 
 class _Signals:
@@ -116,12 +116,12 @@ class _Signals:
         if self.received is not None:
             self._raise(self.received, frame)
 
-    def _dropped(self, what: sys.UnraisableHookArgs) -> None:
+    def _dropped(self, unraisable: sys.UnraisableHookArgs) -> None:
         """Record a signal whose exception was dropped (``sys.unraisablehook``)."""
-        if isinstance(what.exc_value, KeyboardInterrupt):
+        if isinstance(unraisable.exc_value, KeyboardInterrupt):
             self.received = signal.SIGINT
-        elif self.received is None or not isinstance(what.exc_value, SystemExit):
-            self._hook(what)
+        elif self.received is None or not isinstance(unraisable.exc_value, SystemExit):
+            self._hook(unraisable)
             return
         if signal.SIGALRM in self._handlers:
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)

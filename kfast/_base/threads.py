@@ -49,17 +49,17 @@ class OrderedCalls(Generic[T]):
         self._pending_bytes += nbytes
 
     def results(self, most_bytes: int) -> Iterator[T]:
-        """Yield what is there, and wait for more while more bytes than these are pending.
+        """Yield results in order; wait for more while more bytes than these are pending.
 
         Raises what a call has raised, in its turn.
         """
         while self._pending:
-            nbytes, made = self._pending[0]
-            if self._pending_bytes <= most_bytes and not made.done():
+            nbytes, future = self._pending[0]
+            if self._pending_bytes <= most_bytes and not future.done():
                 return
             self._pending.popleft()
             self._pending_bytes -= nbytes
-            yield made.result()
+            yield future.result()
 
     def close(self) -> None:
         """Drop calls that have not begun, and wait for the others."""

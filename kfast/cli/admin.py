@@ -57,16 +57,16 @@ def topics_of(
     a name or glob that no topic has.
     """
     exact = {name for name in names if not is_glob(name)}
-    found = dict(admin.topic_metadata(exact if names and len(exact) == len({*names}) else None))
+    topics = dict(admin.topic_metadata(exact if names and len(exact) == len({*names}) else None))
     for name in names:
-        if name in exact and name not in found:
+        if name in exact and name not in topics:
             raise admin.unknown_topic_error(name)
-    listed = {name for name, topic in found.items() if with_internal or not topic.is_internal}
+    listed = {name for name, topic in topics.items() if with_internal or not topic.is_internal}
     if names:
         chosen = _matches(names, exact, listed, lambda name: _no_topic_matches(name, len(listed)))
     else:
         chosen = listed
-    return {name: found[name] for name in sorted(chosen)}
+    return {name: topics[name] for name in sorted(chosen)}
 
 
 def _no_topic_matches(name: str, count: int) -> KafkaError:
@@ -87,7 +87,7 @@ def _matches(
         if name in listed:  # a group's name may contain anything
             chosen.add(name)
         elif name not in exact:
-            matching = {each for each in listed if fnmatch.fnmatchcase(each, name)}
+            matching = {topic for topic in listed if fnmatch.fnmatchcase(topic, name)}
             if not matching:
                 raise error(name)
             chosen |= matching
@@ -118,26 +118,26 @@ def described(
 
     Raises GroupIdNotFoundError for one that is required, with the nearest name that exists.
     """
-    found = {}
+    descriptions = {}
     for name, answer in admin.describe_groups(names).items():
         if isinstance(answer, KafkaError):
             raise answer
         if answer.exists:
-            found[name] = answer
+            descriptions[name] = answer
         elif name in required:
             raise _no_such_group(admin, name)
-    return {name: found[name] for name in sorted(found)}
+    return {name: descriptions[name] for name in sorted(descriptions)}
 
 
 def _no_such_group(admin: ClusterAdmin, name: str) -> KafkaError:
-    known = admin.groups()
-    count = "1 group" if len(known) == 1 else f"{len(known)} groups"
-    if name in known:
+    groups = admin.groups()
+    count = "1 group" if len(groups) == 1 else f"{len(groups)} groups"
+    if name in groups:
         return GroupIdNotFoundError(
-            f'"{name}" is a {known[name].type} group, not one of consumers',
+            f'"{name}" is a {groups[name].type} group, not one of consumers',
             hint="kfast groups lists them",
         )
-    near = did_you_mean(name, known)
+    near = did_you_mean(name, groups)
     return GroupIdNotFoundError(
         f'no group "{name}" on this cluster ({count})',
         hint=f'did you mean "{near}"?' if near else "kfast groups lists them",

@@ -75,16 +75,16 @@ class Run:
 # --- settings of other clients --------------------------------------------------------------------
 
 
-def _own(_config: ConsumerConfig, given: Mapping[str, object]) -> dict[str, object]:
-    return {key: _plain(value) for key, value in given.items()}
+def _own(_config: ConsumerConfig, settings: Mapping[str, object]) -> dict[str, object]:
+    return {key: _plain(value) for key, value in settings.items()}
 
 
 def _plain(value: object) -> object:
-    """Return what JSON has; a secret is shown to the process that it is for only."""
+    """Reveal a secret, for JSON that only the process that needs it reads."""
     return value.reveal() if isinstance(value, Secret) else value
 
 
-def librdkafka(config: ConsumerConfig, _given: Mapping[str, object]) -> dict[str, object] | None:
+def librdkafka(config: ConsumerConfig, _settings: Mapping[str, object]) -> dict[str, object] | None:
     """Return the settings of a connection by librdkafka's names; None for a log-in without them."""
     names = {
         "security.protocol": config.security_protocol,
@@ -96,7 +96,9 @@ def librdkafka(config: ConsumerConfig, _given: Mapping[str, object]) -> dict[str
     return _connection(config, "bootstrap.servers", names)
 
 
-def _kafka_python(config: ConsumerConfig, _given: Mapping[str, object]) -> dict[str, object] | None:
+def _kafka_python(
+    config: ConsumerConfig, _settings: Mapping[str, object]
+) -> dict[str, object] | None:
     names = {
         "security_protocol": config.security_protocol,
         "ssl_cafile": config.ssl_truststore_location,
@@ -107,9 +109,9 @@ def _kafka_python(config: ConsumerConfig, _given: Mapping[str, object]) -> dict[
     return _connection(config, "bootstrap_servers", names)
 
 
-def _aiokafka(config: ConsumerConfig, given: Mapping[str, object]) -> dict[str, object] | None:
+def _aiokafka(config: ConsumerConfig, settings: Mapping[str, object]) -> dict[str, object] | None:
     # Certificates are objects of Python's there.
-    return None if config.security_protocol.endswith("SSL") else _kafka_python(config, given)
+    return None if config.security_protocol.endswith("SSL") else _kafka_python(config, settings)
 
 
 def _connection(
@@ -118,13 +120,13 @@ def _connection(
     has_sasl = config.security_protocol.startswith("SASL_")
     if has_sasl and config.sasl_plain_username is None:
         return None
-    made: dict[str, object] = {
+    settings: dict[str, object] = {
         servers: ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
     }
     for name, value in names.items():
         if value is not None and (has_sasl or not name.startswith("sasl")):
-            made[name] = _plain(value)
-    return made
+            settings[name] = _plain(value)
+    return settings
 
 
 CLIENTS: Final = {
@@ -177,13 +179,17 @@ def _measured(common: Common, settings: dict[str, object], topic: str, rounds: i
     failed: dict[str, str] = {}
     for _ in range(rounds):
         for name in clients:
-            made = CLIENTS["confluent-kafka" if name == KCAT else name].config(config, settings)
-            if made is None:
+            client_config = CLIENTS["confluent-kafka" if name == KCAT else name].config(
+                config, settings
+            )
+            if client_config is None:
                 continue
             note(common, f"{name} reads {total:,} records of {topic}")
             try:
                 run = (
-                    _run_kcat(made, topic, total) if name == KCAT else _run(name, made, ends, total)
+                    _run_kcat(client_config, topic, total)
+                    if name == KCAT
+                    else _run(name, client_config, ends, total)
                 )
             except KafkaError as error:
                 if name == "kfast":
@@ -192,8 +198,8 @@ def _measured(common: Common, settings: dict[str, object], topic: str, rounds: i
             else:
                 runs.setdefault(name, []).append(run)
     medians = {
-        name: sorted(found, key=lambda run: run.rate)[len(found) // 2]
-        for name, found in runs.items()
+        name: sorted(client_runs, key=lambda run: run.rate)[len(client_runs) // 2]
+        for name, client_runs in runs.items()
     }
     best = medians["kfast"].rate
     rows: list[Row] = [
@@ -239,7 +245,7 @@ def _counted(settings: Mapping[str, object], topic: str) -> tuple[Ends, int, int
         ):
             columns: Any = batch.keys, batch.values
             total += len(batch)
-            nbytes += sum(int(each.lengths.clip(0).sum()) for each in columns)
+            nbytes += sum(int(column.lengths.clip(0).sum()) for column in columns)
     if not total:
         raise UnknownTopicOrPartitionError(
             f"{topic} has no records", hint="choose a topic with some", topic=topic
@@ -249,15 +255,15 @@ def _counted(settings: Mapping[str, object], topic: str) -> tuple[Ends, int, int
 
 def _installed() -> dict[str, str]:
     """Return the clients that are installed, with their versions."""
-    found = {}
+    versions = {}
     for name, client in CLIENTS.items():
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(client.package)
+            versions[name] = importlib.metadata.version(client.package)
     if shutil.which(KCAT):
         done = subprocess.run([KCAT, "-V"], capture_output=True, text=True, check=False)
         _, _, behind = done.stdout.partition("Version ")
-        found[KCAT] = next(iter(behind.split()), "")
-    return found
+        versions[KCAT] = next(iter(behind.split()), "")
+    return versions
 
 
 def _run(name: str, config: Mapping[str, object], ends: Ends, total: int) -> Run:

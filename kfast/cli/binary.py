@@ -125,7 +125,7 @@ def compact_json(raw: bytes) -> str:
         json.loads(text, parse_constant=_refuse, parse_int=str, parse_float=str)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    return _WHITE_SPACE.sub(lambda found: found[1] or "", text)
+    return _WHITE_SPACE.sub(lambda match: match[1] or "", text)
 
 
 def _refuse(constant: str) -> None:
@@ -179,9 +179,10 @@ class BinarySink:
             {"key", "value", "headers"} & {*columns}
         )
         self._deserializers = {
-            name: made
+            name: deserializer
             for name, kind in (("key", key), ("value", value))
-            if name in columns and (made := typed.get(name) or _DESERIALIZERS.get(kind)) is not None
+            if name in columns
+            and (deserializer := typed.get(name) or _DESERIALIZERS.get(kind)) is not None
         }
         if any(map(needs_headers, typed.values())):  # which may name the schema
             self._selected.add("headers")
@@ -233,7 +234,7 @@ class BinarySink:
         batch = chunk[rows.start : rows.stop]
         if not self._deserializers:
             return batch, None
-        arguments = {f"{name}s": made for name, made in self._deserializers.items()}
+        arguments = {f"{name}s": deserializer for name, deserializer in self._deserializers.items()}
         try:
             return batch.decode(**arguments, on_error=self._on_error), None
         except kfast.errors.DeserializationError as error:
@@ -268,7 +269,10 @@ class BinarySink:
         topic = self._topic or ""
         for name in self._typed.keys() & self._deserializers.keys() if topic else ():
             known_root(self._typed[name], topic, name)
-        arguments = {f"{name}_deserializer": each for name, each in self._deserializers.items()}
+        arguments = {
+            f"{name}_deserializer": deserializer
+            for name, deserializer in self._deserializers.items()
+        }
         return empty_partition_records(topic, columns=self._selected, **arguments)
 
     def _write_group(self) -> None:
@@ -284,10 +288,12 @@ class BinarySink:
         if self._form == "parquet" and self._has_members(schema):
             from pyarrow import parquet  # noqa: PLC0415 - optional
 
-            made = parquet.ParquetWriter(self._output, schema, compression=codec or "none")
+            writer = parquet.ParquetWriter(self._output, schema, compression=codec or "none")
         elif self._form == "parquet":
             sources = {name.replace("_", ""): name for name in self._columns}
-            made = parquet_writer(self._output, schema, sources, codec or "none", store_schema=True)
+            writer = parquet_writer(
+                self._output, schema, sources, codec or "none", store_schema=True
+            )
         else:
             # A file has one dictionary of topics, to which those of later batches are added.
             how = pa.ipc.IpcWriteOptions(
@@ -296,14 +302,14 @@ class BinarySink:
                 use_threads=not self._is_stream,  # which has its own, for whole batches
             )
             if self._is_stream:
-                made = ArrowStream(pa, self._output, schema, how)
+                writer = ArrowStream(pa, self._output, schema, how)
             else:
-                made = pa.ipc.new_file(self._output, schema, options=how)
-        self._writer = self._stack.enter_context(made)
+                writer = pa.ipc.new_file(self._output, schema, options=how)
+        self._writer = self._stack.enter_context(writer)
 
     def _has_members(self, schema: Any) -> bool:
         """Whether keys or values have columns of their own, in which texts may repeat."""
-        kinds = [schema.field(each).type for each in ("key", "value") if each in schema.names]
+        kinds = [schema.field(name).type for name in ("key", "value") if name in schema.names]
         return self._flatten or any(kind.num_fields for kind in kinds)
 
     def _arrow(self, batch: kfast.PartitionRecords) -> Any:
@@ -338,6 +344,6 @@ class BinarySink:
             return table
         pa, at = self._pa, table.schema.get_field_index("topic")
         names = pa.array(CapsulePair(dictionary_of([*self._topics])))
-        chunks = [pa.DictionaryArray.from_arrays(each, names) for each in table.column(at).chunks]
+        chunks = [pa.DictionaryArray.from_arrays(chunk, names) for chunk in table.column(at).chunks]
         kind = pa.dictionary(pa.int32(), pa.string())
         return table.set_column(at, "topic", pa.chunked_array(chunks, kind))

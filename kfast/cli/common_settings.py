@@ -46,22 +46,24 @@ class GivenOptions(Protocol):
 
 def load_common(common: GivenOptions) -> Loaded:
     """Return all settings with their origins, and write what a person should know of them."""
-    found = load(common.file, common.profile, options=_options(common))
-    if not any(name in found.given for name in _TIMEOUTS):
+    settings = load(common.file, common.profile, options=_options(common))
+    if not any(name in settings.entries for name in _TIMEOUTS):
         more = _timeouts(DEFAULT_TIMEOUT_MS, DEFAULT_ORIGIN)
-        found = replace(found, given={**found.given, **dict(zip(_TIMEOUTS, more, strict=True))})
+        settings = replace(
+            settings, entries={**settings.entries, **dict(zip(_TIMEOUTS, more, strict=True))}
+        )
     if not common.is_quiet and (common.verbosity or sys.stderr.isatty()):
-        for note in found.notes:
+        for note in settings.notes:
             click.echo(f"note: {note}", err=True)
-    for entry in found.given.values():
+    for entry in settings.entries.values():
         logger.info("%s=%s (%s)", entry.key, shown(entry), entry.origin)
-    return found
+    return settings
 
 
 def _options(common: GivenOptions) -> Sequence[Entry]:
-    given = pairs(common.settings, "-X")
-    names = {key.replace(".", "_") for key in given}
-    options = [Entry.of(key, value, "-X") for key, value in given.items()]
+    texts = pairs(common.settings, "-X")
+    names = {key.replace(".", "_") for key in texts}
+    options = [Entry.of(key, value, "-X") for key, value in texts.items()]
     if common.servers is not None and "bootstrap_servers" not in names:
         options.append(Entry.of("bootstrap.servers", common.servers, "-b"))
     if common.timeout_ms is not None and names.isdisjoint(_TIMEOUTS):
@@ -74,11 +76,11 @@ def _timeouts(timeout_ms: int, origin: str) -> Sequence[Entry]:
     return [Entry(name.replace("_", "."), value, origin) for name in _TIMEOUTS]
 
 
-def consumer_configs(found: Loaded, *, is_member: bool) -> dict[str, object]:
+def consumer_configs(settings: Loaded, *, is_member: bool) -> dict[str, object]:
     """Return the settings of a consumer."""
     used = {
         name: entry
-        for name, entry in found.given.items()
+        for name, entry in settings.entries.items()
         if is_member or name not in _OF_MEMBERS or entry.origin == "-X"
     }
     # Reading a topic never creates it.
@@ -91,9 +93,9 @@ def shown(entry: Entry) -> object:
     return "***" if isinstance(entry.value, Secret) else entry.value
 
 
-def explain(found: Loaded, error: KafkaConnectionError) -> None:
+def explain(settings: Loaded, error: KafkaConnectionError) -> None:
     """Name option or file of the address in the text of a failed connection."""
-    servers = found.given["bootstrap_servers"]
+    servers = settings.entries["bootstrap_servers"]
     if servers.origin == DEFAULT_ORIGIN:
         note = "(the default; name your cluster with -b)"
         before, address, after = error.message.partition(DEFAULT_SERVERS)

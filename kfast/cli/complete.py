@@ -33,14 +33,14 @@ _MOST_KEPT: Final = 20
 
 def complete(words: Sequence[str]) -> None:
     """Print the candidates for the last word; nothing if anything fails."""
-    found: Iterable[str] = ()
+    completions: Iterable[str] = ()
     with contextlib.suppress(Exception):
-        found = candidates([*words] or [""])
-    sys.stdout.write("".join(f"{each}\n" for each in found))
+        completions = candidates([*words] or [""])
+    sys.stdout.write("".join(f"{candidate}\n" for candidate in completions))
 
 
 def candidates(words: Sequence[str]) -> list[str]:
-    """Return what the last word may become, sorted."""
+    """Return the candidates for the last word, sorted."""
     *before, last = words
     line = _Line(before)
     if line.is_literal:  # behind --
@@ -52,14 +52,14 @@ def candidates(words: Sequence[str]) -> list[str]:
         option = line.options.get(name)
         if option is None:
             return []
-        return [f"{name}={each}" for each in _starting(value, line.values(option, value))]
+        return [f"{name}={candidate}" for candidate in _starting(value, line.values(option, value))]
     if last.startswith("-"):
         return _starting(last, line.options)
     return _starting(last, line.arguments(last))
 
 
-def _starting(prefix: str, found: Iterable[str]) -> list[str]:
-    return sorted(each for each in {*found} if each.startswith(prefix) and _PLAIN.fullmatch(each))
+def _starting(prefix: str, names: Iterable[str]) -> list[str]:
+    return sorted(name for name in {*names} if name.startswith(prefix) and _PLAIN.fullmatch(name))
 
 
 class _Line:
@@ -128,9 +128,9 @@ class _Line:
         if self.command is None:
             return () if self._is_unknown else COMMANDS
         subcommands = [] if self.count or self.is_literal else [*self._subcommands()]
-        if word and any(each.startswith(word) for each in subcommands):
+        if word and any(name.startswith(word) for name in subcommands):
             return subcommands
-        names = [each for each in self.command.params if isinstance(each, click.Argument)]
+        names = [param for param in self.command.params if isinstance(param, click.Argument)]
         if not names:
             return subcommands
         param = names[min(self.count, len(names) - 1)]
@@ -148,7 +148,7 @@ class _Line:
             from kfast.cli.formats import COLUMNS  # noqa: PLC0415 - for this option only
 
             head, comma, _ = value.rpartition(",")
-            return [f"{head}{comma}{each}" for each in COLUMNS]
+            return [f"{head}{comma}{column}" for column in COLUMNS]
         return self._values_of(option)
 
     def _values_of(self, param: click.Parameter) -> Iterable[str]:
@@ -156,7 +156,7 @@ class _Line:
         if isinstance(kind, Words):
             return kind.words
         if isinstance(kind, click.Choice):
-            return [str(each) for each in kind.choices]
+            return [str(choice) for choice in kind.choices]
         if param.name in {"topic", "topics"}:
             return _kept(self.common, "topics", _topics)
         if param.name in {"group", "groups"}:
@@ -176,7 +176,7 @@ def _named(params: Iterable[click.Parameter]) -> dict[str, click.Option]:
 def _settings() -> list[str]:
     from kfast.config import ConsumerConfig  # noqa: PLC0415 - for this option only
 
-    return [f"{each.key}=" for each in ConsumerConfig.describe()]
+    return [f"{info.key}=" for info in ConsumerConfig.describe()]
 
 
 def _profiles(common: Common) -> Iterable[str]:
@@ -199,22 +199,24 @@ def _groups(common: Common) -> Iterable[str]:
     from kfast.cli.admin import admin_of, is_consumer_group  # noqa: PLC0415 - as above
 
     with admin_of(common) as admin:
-        return [name for name, each in admin.groups().items() if is_consumer_group(each)]
+        return [name for name, group in admin.groups().items() if is_consumer_group(group)]
 
 
-def _kept(common: Common, what: str, ask: Callable[[Common], Iterable[str]]) -> list[str]:
+def _kept(common: Common, kind: str, ask: Callable[[Common], Iterable[str]]) -> list[str]:
     """Return names of a cluster, those that were found within the last minute if there are any."""
-    given = common.loaded().given
+    entries = common.loaded().entries
     about = [
-        str(given[name].value) for name in ("bootstrap_servers", "sasl_username") if name in given
+        str(entries[name].value)
+        for name in ("bootstrap_servers", "sasl_username")
+        if name in entries
     ]
-    key = " ".join([what, str(common.file), str(common.profile), *about])
+    key = " ".join([kind, str(common.file), str(common.profile), *about])
     path = _cache_folder() / _FILE
     kept: dict[str, Any] = {}
     now = time.time()
     with contextlib.suppress(OSError, ValueError):
         read = json.loads(path.read_text(encoding="utf-8"))
-        kept = {name: each for name, each in read.items() if 0 <= now - each["time"] < KEPT_S}
+        kept = {name: entry for name, entry in read.items() if 0 <= now - entry["time"] < KEPT_S}
     if key in kept:
         return [str(name) for name in kept[key]["names"]]
     names = sorted(ask(common))

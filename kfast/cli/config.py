@@ -39,10 +39,10 @@ def with_current(text: str, name: str) -> str:
     """Return the text with ``current`` naming a profile."""
     lines = text.splitlines(keepends=True)
     line = f"current = {toml_value(name)}\n"
-    for number, each in enumerate(lines):
-        if _HEADER.match(each):
+    for number, header in enumerate(lines):
+        if _HEADER.match(header):
             break
-        if _CURRENT.match(each):
+        if _CURRENT.match(header):
             lines[number] = line
             return _checked(text, "".join(lines), lambda document: document.update(current=name))
     return _checked(text, line + text, lambda document: document.update(current=name))
@@ -71,7 +71,7 @@ def with_profile(text: str, name: str, settings: Mapping[str, object]) -> str:
 
 def toml_key(key: str) -> str:
     """Return a dotted key of a setting, or the name of a profile in quotes where it needs them."""
-    if all(_BARE.fullmatch(part) for part in key.split(".")):
+    if all(_BARE.fullmatch(word) for word in key.split(".")):
         return key
     return toml_value(key)
 
@@ -119,16 +119,16 @@ def _help() -> None:
 
 
 def _show(common: Common, format: str) -> None:
-    found = common.loaded()
-    entries = {entry.key: entry for entry in sorted(found.given.values(), key=lambda e: e.key)}
+    loaded = common.loaded()
+    entries = {entry.key: entry for entry in sorted(loaded.entries.values(), key=lambda e: e.key)}
     if format in {"json", "jsonl"}:
         settings: dict[str, Any] = {
             key: {"value": shown(entry), "origin": entry.origin} for key, entry in entries.items()
         }
-        write_object({"settings": settings, "left_alone": [*found.left_alone]}, format)
+        write_object({"settings": settings, "left_alone": [*loaded.left_alone]}, format)
         return
-    rows: list[Row] = [(key, _text(shown(each)), each.origin) for key, each in entries.items()]
-    rows += [(name, None, f"env, {_NO_SETTING}") for name in found.left_alone]
+    rows: list[Row] = [(key, _text(shown(entry)), entry.origin) for key, entry in entries.items()]
+    rows += [(name, None, f"env, {_NO_SETTING}") for name in loaded.left_alone]
     write_rows(_SHOW_COLUMNS, rows, format)
 
 
@@ -148,8 +148,8 @@ def _list(word: str | None, format: str) -> None:
         ):
             rows.append((info.key, info.type, info.default, info.valid, info.doc, spellings))
     if not rows:
-        known = [info.key for info in ConsumerConfig.describe()]
-        near = did_you_mean(word or "", known)
+        keys = [info.key for info in ConsumerConfig.describe()]
+        near = did_you_mean(word or "", keys)
         raise ConfigNotFoundError(
             f'no setting has "{word}" in its name or text',
             hint=f"did you mean {near}?" if near else "kfast config list",
@@ -179,7 +179,7 @@ def _profiles(format: str) -> None:
     current = os.environ.get("KFAST_PROFILE") or file.current
     rows: list[Row] = []
     for name in sorted(file.profiles):
-        servers = load(profile=name).given["bootstrap_servers"].value
+        servers = load(profile=name).entries["bootstrap_servers"].value
         rows.append((name, name == current, _text(servers)))
     write_rows(_PROFILE_COLUMNS, rows, format)
 

@@ -60,14 +60,16 @@ def _demo(
         )
     connection = _connection(common) if topic else {}
     # Those that stand for a variable or a file are in the connection, as what they stand for.
-    given = {k: v for k, v in pairs(common.settings, "-X").items() if not is_reference(v)}
+    literal_settings = {
+        k: v for k, v in pairs(common.settings, "-X").items() if not is_reference(v)
+    }
     run_demo(
         DemoOptions(
             bootstrap_servers=connection.get("bootstrap.servers"),
             topic=topic,
             megabytes=megabytes or _MEGABYTES,
             parquet=parquet,
-            config=connection | given,
+            config=connection | literal_settings,
             security=security or PLAINTEXT,
         )
     )
@@ -77,14 +79,14 @@ def _connection(common: Common) -> dict[str, Any]:
     """Return servers and log-in of the user's cluster, by names that each client has."""
     from kfast.cli.bench import librdkafka  # noqa: PLC0415 - for a topic of the user's
 
-    if common.loaded().given["bootstrap_servers"].origin == DEFAULT_ORIGIN:
+    if common.loaded().entries["bootstrap_servers"].origin == DEFAULT_ORIGIN:
         raise ConfigurationError("--topic needs --bootstrap-servers", hint="-b HOST:PORT")
-    made = librdkafka(ConsumerConfig(settings_of(common)), {})
-    if made is None:
+    config = librdkafka(ConsumerConfig(settings_of(common)), {})
+    if config is None:
         raise ConfigurationError(
             "the other client of the demo cannot log in like this", hint="kfast bench TOPIC"
         )
-    return made
+    return config
 
 
 # --- without Kafka --------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ def _read_in_python(topic: str, address: str) -> None:
         topic, bootstrap_servers=address, value_deserializer=kfast.Json(_ORDER)
     )
     columns: list[Any] = [batch.values for batch in records.values()]
-    sums = [round(float((each["price"] * each["quantity"]).sum()), 2) for each in columns]
+    sums = [round(float((column["price"] * column["quantity"]).sum()), 2) for column in columns]
     seconds = time.perf_counter() - began
     write_text(f"{sums}\n{records.count():,} JSON documents as columns in {seconds:.2f} s\n")
 

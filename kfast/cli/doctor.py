@@ -193,17 +193,17 @@ def _examine(checks: _Checks, common: Common, topic: str | None, group: str | No
 
 
 def _check_settings(checks: _Checks, common: Common) -> ConsumerConfig | None:
-    found = []
+    configs = []
     with checks.run("settings") as check:
-        found.append(ConsumerConfig(settings_of(common)))
+        configs.append(ConsumerConfig(settings_of(common)))
         check.message = _origins(common)
-    return found[0] if found else None
+    return configs[0] if configs else None
 
 
 def _origins(common: Common) -> str:
     return ", ".join(
         f"{entry.key}={shown_setting(entry)} ({entry.origin})"
-        for name, entry in sorted(common.loaded().given.items())
+        for name, entry in sorted(common.loaded().entries.items())
         if name == "bootstrap_servers" or entry.origin != DEFAULT_ORIGIN
     )
 
@@ -213,7 +213,7 @@ def _check_codecs(checks: _Checks) -> None:
         missing = [
             name
             for name, packages in CODECS.items()
-            if not any(importlib.util.find_spec(each) for each in packages)
+            if not any(importlib.util.find_spec(package) for package in packages)
         ]
         if missing:
             raise MissingDependencyError(
@@ -252,7 +252,7 @@ def _check_metadata(checks: _Checks, admin: ClusterAdmin) -> bool:
     with checks.run("metadata") as check:
         topics = admin.topic_metadata()
         cluster = admin.cluster
-        visible = [name for name, each in topics.items() if not each.is_internal]
+        visible = [name for name, topic in topics.items() if not topic.is_internal]
         check.message = (
             f"cluster {cluster.cluster_id or 'without an id'}: "
             f"{_count(cluster.brokers, 'broker')}, {_count(visible, 'topic')}"
@@ -288,15 +288,17 @@ def _check_topic(checks: _Checks, admin: ClusterAdmin, topic: str | None) -> lis
         return []
     readable: list[TopicPartition] = []
     with checks.run(f"topic {topic}") as check:
-        found = admin.topic_metadata({topic}).get(topic)
-        if found is None:
+        metadata = admin.topic_metadata({topic}).get(topic)
+        if metadata is None:
             raise admin.unknown_topic_error(topic)
         leaderless = sorted(
-            number for number, each in found.partitions.items() if each.leader_id == NO_LEADER
+            number
+            for number, partition in metadata.partitions.items()
+            if partition.leader_id == NO_LEADER
         )
         readable = [
             TopicPartition(topic, number)
-            for number in sorted(found.partitions)
+            for number in sorted(metadata.partitions)
             if number not in leaderless
         ]
         if leaderless:
@@ -314,12 +316,12 @@ def _check_group(checks: _Checks, admin: ClusterAdmin, group: str | None) -> Non
         checks.skip("group", "none is named: -g GROUP")
         return
     with checks.run(f"group {group}") as check:
-        found = admin.describe_groups([group])[group]
-        if isinstance(found, KafkaError):
-            raise found
-        check.message = f"coordinator is broker {found.coordinator}; " + (
-            f"{found.state}, {_count(found.members, 'member')}"
-            if found.exists
+        description = admin.describe_groups([group])[group]
+        if isinstance(description, KafkaError):
+            raise description
+        check.message = f"coordinator is broker {description.coordinator}; " + (
+            f"{description.state}, {_count(description.members, 'member')}"
+            if description.exists
             else "the group does not exist yet"
         )
 

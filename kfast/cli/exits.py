@@ -105,11 +105,13 @@ def exit_code(error: BaseException) -> int:
     code = error.code if isinstance(error, e.KafkaError) else None
     if code in _CODES_OF_BROKERS:
         return _CODES_OF_BROKERS[code]
-    return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), FAILED)
+    return next(
+        (_CODES[error_type] for error_type in type(error).__mro__ if error_type in _CODES), FAILED
+    )
 
 
 def command_hint(error: e.KafkaError) -> str | None:
-    """Return what to do in words of the command line: settings are given with ``-X``."""
+    """Return the hint in words of the command line: settings are given with ``-X``."""
     if error.command_hint is not None or error.hint is None:
         return error.command_hint
     if "_" not in error.hint or error.hint.startswith("did you mean"):
@@ -128,7 +130,7 @@ def command_hint(error: e.KafkaError) -> str | None:
 
 
 def error_text(error: e.KafkaError, *, is_json: bool = False, is_terminal: bool = False) -> str:
-    """Return what goes to standard error, with the hint for the command line.
+    """Return the text for standard error, with the hint for the command line.
 
     JSON if asked for here or in the environment.
     """

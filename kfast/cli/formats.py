@@ -86,7 +86,9 @@ class TextFormat:
     @property
     def used(self) -> frozenset[int]:
         """The numbers of the typed columns that are written."""
-        return frozenset(int(each.text) for each in self.operations if each.field == "column")
+        return frozenset(
+            int(operation.text) for operation in self.operations if operation.field == "column"
+        )
 
 
 def has_json_texts(name: str) -> bool:
@@ -100,7 +102,7 @@ def text_format(name: str, options: TextOptions) -> TextFormat:
     Raises ConfigurationError for a template or columns that are not understood.
     """
     if "%" in name:
-        typed = {each: options.typed_columns(each)[0][0] for each in options.typed}
+        typed = {name: options.typed_columns(name)[0][0] for name in options.typed}
         return TextFormat(
             (
                 *parse_template(
@@ -111,20 +113,20 @@ def text_format(name: str, options: TextOptions) -> TextFormat:
     return _FORMATS[name](options)
 
 
-def check_columns(wanted: Sequence[str]) -> tuple[str, ...]:
+def check_columns(names: Sequence[str]) -> tuple[str, ...]:
     """Return the columns of ``--columns``, all of which exist."""
-    for name in wanted:
+    for name in names:
         if name not in COLUMNS:
             near = did_you_mean(name, COLUMNS)
             raise ConfigurationError(
                 f'--columns: no column "{name}"',
                 hint=f'did you mean "{near}"?' if near else f"columns are {', '.join(COLUMNS)}",
             )
-    return tuple(wanted)
+    return tuple(names)
 
 
 def _cell(name: str, options: TextOptions, style: str, null: bytes) -> Operation:
-    """Return what writes one column."""
+    """Return the operation that writes one column."""
     if name == "topic":
         return Operation("topic", style=style)
     if name == "timestamp":
@@ -173,11 +175,11 @@ def _joined(
 def _merged(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     """Return the operations with literals that follow each other as one."""
     merged: list[Operation] = []
-    for each in operations:
-        if each.field == "literal" and merged and merged[-1].field == "literal":
-            merged[-1] = literal(merged[-1].text + each.text)
+    for operation in operations:
+        if operation.field == "literal" and merged and merged[-1].field == "literal":
+            merged[-1] = literal(merged[-1].text + operation.text)
         else:
-            merged.append(each)
+            merged.append(operation)
     return tuple(merged)
 
 
@@ -201,8 +203,8 @@ def _spelled(name: str, style: str, *, is_terminal: bool) -> str:
 
     if style == "json":
         return escaped_json(name, is_terminal=is_terminal)
-    made = csv_field(name) if style == "csv" else tsv_field(name)
-    return shown(made) if is_terminal else made
+    field = csv_field(name) if style == "csv" else tsv_field(name)
+    return shown(field) if is_terminal else field
 
 
 def _json_lines(options: TextOptions) -> TextFormat:
@@ -255,9 +257,9 @@ def _line(options: TextOptions) -> TextFormat:
         literal(":"),
         Operation("offset"),
         *(
-            each
+            operation
             for name in ("key", "value")
-            for each in (
+            for operation in (
                 literal(" "),
                 _typed_cell(options.typed_columns(name)[0][0], "line", b"null")
                 if name in options.typed
@@ -279,7 +281,7 @@ def _cells(options: TextOptions) -> TextFormat:
 
 
 def _as_text(cell: Operation) -> Operation:
-    """Return what writes the JSON of a cell as a string."""
+    """Return the operation that writes the JSON of a cell as a string."""
     if cell.form != "json":
         return cell
     return cell._replace(form="text" if cell.field == "column" else "json_text")
@@ -301,12 +303,12 @@ def table(lines: bytes, headings: Sequence[TypedColumn], *, is_terminal: bool) -
     """Return the table of all records whose cells have been written."""
     import json  # noqa: PLC0415 - for tables only
 
-    names = [shown(each.name) if is_terminal else each.name for each in headings]
+    names = [shown(heading.name) if is_terminal else heading.name for heading in headings]
     rows = [
         [_table_cell(cell) for cell in json.loads(line, parse_float=str, parse_int=str)]
         for line in lines.splitlines()
     ]
-    right = [each.is_number for each in headings]
+    right = [heading.is_number for heading in headings]
     width = None if is_terminal else sys.maxsize
     return (text_table(names, rows, right=right, width=width) + "\n").encode()
 

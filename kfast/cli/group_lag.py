@@ -96,17 +96,17 @@ def lags_of(admin: ClusterAdmin, groups: Mapping[str, GroupDescription]) -> list
     ends = admin.end_offsets(starts)
     return [
         replace(row, start=starts.get(row.tp), end=ends.get(row.tp))
-        for _, row in sorted(rows.items(), key=lambda each: each[0])
+        for _, row in sorted(rows.items(), key=lambda entry: entry[0])
     ]
 
 
 def _readable(admin: ClusterAdmin, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
     """Return the partitions that exist and have a leader."""
-    wanted = sorted(partitions)
-    topics = admin.topic_metadata({tp.topic for tp in wanted}) if wanted else {}
+    ordered = sorted(partitions)
+    topics = admin.topic_metadata({tp.topic for tp in ordered}) if ordered else {}
     return [
         tp
-        for tp in wanted
+        for tp in ordered
         if (topic := topics.get(tp.topic)) is not None
         and tp.partition in topic.partitions
         and has_leader(topic, tp.partition)
@@ -130,8 +130,8 @@ def with_time_lags(rows: Sequence[LagRow], settings: Mapping[str, object]) -> li
     stamps: dict[tuple[TopicPartition, int], int | None] = {}
     while any(unread.values()):  # groups may be at different offsets of a partition
         positions = {tp: offsets.pop() for tp, offsets in unread.items() if offsets}
-        found = _timestamps(positions, _ends(rows), settings, deadline)
-        stamps.update(((tp, positions[tp]), stamp) for tp, stamp in found.items())
+        timestamps = _timestamps(positions, _ends(rows), settings, deadline)
+        stamps.update(((tp, positions[tp]), stamp) for tp, stamp in timestamps.items())
     now_ms = time.time_ns() // 1_000_000
 
     def time_lag(row: LagRow) -> int | None:
@@ -169,17 +169,17 @@ def _timestamps(
         "fetch.max.wait.ms": _POLL_MS,
         "auto.offset.reset": "earliest",  # retention may take the first unread records meanwhile
     }
-    found: dict[TopicPartition, int | None] = {}
+    timestamps: dict[TopicPartition, int | None] = {}
     with KafkaConsumer(config={**limits, **settings}) as consumer:
         consumer.assign(positions)
         for tp, offset in positions.items():
             consumer.seek(tp, offset)
-        while len(found) < len(positions) and time.monotonic() < deadline:
+        while len(timestamps) < len(positions) and time.monotonic() < deadline:
             for tp, batch in consumer.poll(timeout_ms=_POLL_MS).items():
                 if len(batch):
-                    found.setdefault(tp, int(batch.timestamps[0]))
+                    timestamps.setdefault(tp, int(batch.timestamps[0]))
             for tp in positions:
-                if tp not in found and consumer.position(tp) >= ends[tp]:
-                    found[tp] = None
-            consumer.pause(*found)
-    return found
+                if tp not in timestamps and consumer.position(tp) >= ends[tp]:
+                    timestamps[tp] = None
+            consumer.pause(*timestamps)
+    return timestamps

@@ -31,8 +31,8 @@ MEMBER_COLUMNS: Final = (
 )
 RESET_COLUMNS: Final = ("topic", "partition", "committed", "new")
 STATES: Final = {
-    each.lower(): each
-    for each in (
+    state.lower(): state
+    for state in (
         *("Empty", "Stable", "Assigning", "Reconciling"),
         *("PreparingRebalance", "CompletingRebalance", "Dead"),
     )
@@ -49,16 +49,16 @@ def _groups(
             states=() if state is None else (STATES[state],), types=() if type is None else (type,)
         )
         if groups:
-            wanted = group_names(admin, groups)
+            names = group_names(admin, groups)
             if state is None and type is None:
-                described(admin, (name for name in wanted if name not in listed), groups)
-            listed = {name: listed[name] for name in wanted if name in listed}
+                described(admin, (name for name in names if name not in listed), groups)
+            listed = {name: listed[name] for name in names if name in listed}
         ours = [name for name, group in listed.items() if is_consumer_group(group)]
         members = admin.describe_groups(ours)
     rows: list[Row] = []
     for name, group in sorted(listed.items()):
-        found = members.get(name)
-        description = None if isinstance(found, KafkaError) else found
+        answer = members.get(name)
+        description = None if isinstance(answer, KafkaError) else answer
         if description is not None and not description.exists:  # deleted meanwhile
             continue
         rows.append(
@@ -81,7 +81,7 @@ def _describe(common: Common, groups: tuple[str, ...], format: str) -> None:
     with admin_of(common) as admin:
         descriptions = described(admin, group_names(admin, groups), groups)
         lags = lags_of(admin, descriptions)
-    members = [row for each in descriptions.values() for row in _member_rows(each)]
+    members = [row for description in descriptions.values() for row in _member_rows(description)]
     if format in JSON_FORMATS:
         _write_descriptions(descriptions, lags, format)
         return
@@ -98,15 +98,15 @@ def _write_descriptions(
     rows: list[Any] = [
         (
             name,
-            each.state,
-            each.type,
-            each.protocol_type or None,
-            each.assignor or None,
-            each.coordinator,
-            [dict(zip(MEMBER_COLUMNS, row, strict=True)) for row in _member_rows(each)],
+            description.state,
+            description.type,
+            description.protocol_type or None,
+            description.assignor or None,
+            description.coordinator,
+            [dict(zip(MEMBER_COLUMNS, row, strict=True)) for row in _member_rows(description)],
             [dict(zip(LAG_COLUMNS, r.cells(), strict=True)) for r in lags if r.group == name],
         )
-        for name, each in descriptions.items()
+        for name, description in descriptions.items()
     ]
     write_rows(names, rows, format)
 
@@ -123,7 +123,7 @@ def _member_rows(group: GroupDescription) -> list[Row]:
             _topics(member),
             None if member.partitions is None else [str(tp) for tp in sorted(member.partitions)],
         )
-        for member in sorted(group.members, key=lambda each: each.member_id)
+        for member in sorted(group.members, key=lambda member: member.member_id)
     ]
 
 
@@ -145,7 +145,7 @@ def _reset(
         answer = admin.committed([group])[group]
         if isinstance(answer, KafkaError):
             raise answer
-        committed = {tp: each.offset for tp, each in answer.items()}
+        committed = {tp: committed_offset.offset for tp, committed_offset in answer.items()}
         new = _new_offsets(admin, group, topics, committed, selection)
         if execute:
             _commit(admin, group, new)
@@ -166,27 +166,27 @@ def _new_offsets(
 
     Without topics those that are gone are left out.
     """
-    wanted = sorted({*topics} or {tp.topic for tp in committed})
-    if not wanted:
+    topic_names = sorted({*topics} or {tp.topic for tp in committed})
+    if not topic_names:
         raise ConfigurationError(
             f'group "{group}" has committed nothing', hint=f"kfast groups reset {group} TOPIC"
         )
 
     def existing() -> dict[str, None]:
-        left = [topic for topic in wanted if admin.partitions_for_topic(topic) is not None]
-        gone = [topic for topic in wanted if topic not in left]
+        left = [topic for topic in topic_names if admin.partitions_for_topic(topic) is not None]
+        gone = [topic for topic in topic_names if topic not in left]
         if gone and (topics or not left):
             raise admin.unknown_topic_error(gone[0])
         return dict.fromkeys(left)
 
     try:
-        found, _ = resolve(admin, existing, selection, None, skips_lost=False)
+        ranges, _ = resolve(admin, existing, selection, None, skips_lost=False)
     except OffsetOutOfRangeError as error:
         error.hint = "--to start, or --to end"
         raise
     return {
         tp: start
-        for tp, (start, _) in found.items()
+        for tp, (start, _) in ranges.items()
         if topics or selection.partitions or tp in committed
     }
 
@@ -210,7 +210,7 @@ def _commit(admin: ClusterAdmin, group: str, offsets: dict[TopicPartition, int])
 
 
 def _has_members(group: GroupDescription) -> KafkaError:
-    members = sorted(f"{each.member_id} ({each.host})" for each in group.members)
+    members = sorted(f"{member.member_id} ({member.host})" for member in group.members)
     more = len(members) - _MOST_NAMED
     return ErrorCode.NON_EMPTY_GROUP.exception(
         f'group "{group.group_id}" has members, which commit offsets of their own',

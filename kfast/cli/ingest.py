@@ -4,21 +4,22 @@ Ctrl-C and SIGTERM end it after what is complete is published: with ``--follow``
 end it, else the status says that it was interrupted. A second signal ends it at once; what was not
 published is read again by the next run.
 
-It runs on this machine, or with ``--spark`` on Spark (``ingest_spark``).
+It runs on this machine, or with ``--spark`` on Spark (``ingest_spark``). An option which the chosen
+engine would ignore is refused.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from kfast import KafkaConsumer, TopicPartition
-from kfast.cli.debezium_values import debezium_of, debezium_options, without_json
 from kfast.cli.ingest_compact import COMPACT, STORAGE_OPTION, output_option, storage_options
-from kfast.cli.ingest_engines import SPARK_NAMES, check_engine, spark_options
 from kfast.cli.ingest_report import (
     BatchLines,
     ended_by_signals,
@@ -30,7 +31,13 @@ from kfast.cli.options import Command, Common, Duration, Size, Words
 from kfast.cli.positions import Selection, parse_bounds, parse_offset
 from kfast.cli.ranges import resolve
 from kfast.cli.registry import registry_if_needed, registry_option
-from kfast.cli.typed_values import taken_options, typed_deserializers, typed_options
+from kfast.cli.typed_values import (
+    TypedOptions,
+    read_schema,
+    taken_options,
+    typed_deserializers,
+    typed_options,
+)
 from kfast.errors import ConfigurationError
 from kfast.internals import END, START, internals_of
 from kfast.schemas.formats import TYPED_FORMATS
@@ -55,6 +62,170 @@ from kfast.table.ingest.options import (
 from kfast.table.ingest.planning import Bounds, FindBounds
 from kfast.table.option_spelling import OptionSpelling
 
+if TYPE_CHECKING:
+    from kfast.deserializers.debezium import Debezium
+    from kfast.deserializers.typed import TypedDeserializer
+
+# --- engines: this machine, or Spark --------------------------------------------------------------
+
+_SPARK_NAMES: Final = frozenset(
+    {"checkpoint", "schema", "option", "orphan_age_ms", "master", "remote", "conf"}
+)
+"""Parameters that only Spark has."""
+_NOT_WITH_SPARK: Final[Mapping[str, str]] = {
+    "offset": "--option startingOffsets=JSON says where partitions begin",
+    "start": "--option startingOffsets=JSON says where partitions begin",
+    "end": "a run without --follow ends at the ends as of now",
+    "rows_per_file": "--option maxRecordsPerPartition=N is the most offsets of a file",
+    "bytes_per_file": "--option maxRecordsPerPartition=N is the most offsets of a file",
+    "memory_bytes": "the memory of workers is that of Spark's settings",
+    "dry_run": "leave it out",
+    "upsert": "leave it out",
+    "debezium": "leave it out",
+    "decimals": "leave it out",
+}
+"""Parameters that Spark has not, and what to do."""
+
+
+def spark_options() -> list[click.Parameter]:
+    """Make the options of an ingest by Spark."""
+    return [
+        click.Option(
+            ["--spark"], is_flag=True, help="read and write with Spark; the options below are its"
+        ),
+        click.Option(
+            ["--checkpoint"], metavar="DIR", help="folder or URL of Spark's checkpoint, required"
+        ),
+        click.Option(
+            ["--schema"],
+            metavar="DDL",
+            help='columns with their types, in place of -c: "offset long, value struct<id: int, '
+            'price: double>"',
+        ),
+        click.Option(
+            ["--option"],
+            multiple=True,
+            metavar="KEY=VALUE",
+            help='an option of format("kfast") that has no other name here, such as '
+            "maxOffsetsPerTrigger=10000000 or subscribePattern=...; may be repeated",
+        ),
+        click.Option(
+            ["orphan_age_ms", "--orphan-age"],
+            type=Duration(),
+            metavar="TIME",
+            help="remove files of failed tasks older than this before starting (default 24h)",
+        ),
+        click.Option(["--master"], help="Spark's master, such as local[4]"),
+        click.Option(
+            ["--remote"], metavar="URL", help="a Spark Connect server, in place of --master"
+        ),
+        click.Option(
+            ["--conf"], multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated"
+        ),
+    ]
+
+
+def check_engine(ctx: click.Context, *, is_spark: bool) -> None:
+    """Refuse options that the engine does not have, and the lack of those that it needs."""
+    params = {str(param.name): param for param in ctx.command.params}
+    names = [
+        name
+        for name in (_NOT_WITH_SPARK if is_spark else sorted(_SPARK_NAMES))
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if names:
+        option = params[names[0]].opts[-1]
+        if is_spark:
+            raise ConfigurationError(
+                f"{option} is not an option of --spark", hint=_NOT_WITH_SPARK[names[0]]
+            )
+        raise ConfigurationError(f"{option} is an option of --spark", hint="add --spark")
+    needed = "topics"
+    if is_spark:
+        needed = "checkpoint" if ctx.params["option"] or ctx.params["topics"] else "topics"
+    if not ctx.params[needed]:
+        raise click.MissingParameter(ctx=ctx, param=params[needed])
+
+
+# --- change events of Debezium --------------------------------------------------------------------
+
+_EVENTS: Final = ("envelope", "payload", "rows")
+_DECIMALS: Final = ("precise", "string", "double")
+_JSON: Final = "json"
+
+
+def debezium_options() -> list[click.Parameter]:
+    """Make the options."""
+    return [
+        click.Option(
+            ["--upsert"],
+            default="",
+            metavar="KEY,...",
+            help="with --format delta: rows are inserted, updated and deleted by these columns",
+        ),
+        click.Option(
+            ["--debezium"],
+            type=Words(_EVENTS),
+            help="values are events of Debezium: envelopes, of json also those in payload, or rows "
+            "that ExtractNewRecordState has flattened; --value-schema of json is that of the rows",
+        ),
+        click.Option(
+            ["decimals", "--debezium-decimals"],
+            type=Words(_DECIMALS),
+            help="decimal.handling.mode of the connector, for json",
+        ),
+    ]
+
+
+def without_json(
+    events: str | None, typed: Mapping[str, TypedOptions], kind: str
+) -> Mapping[str, TypedOptions]:
+    """Return the options of a deserializer, without those that are of events of JSON."""
+    if events is None or kind != _JSON:
+        return typed
+    return {**typed, "value": TypedOptions()}
+
+
+def debezium_of(
+    events: str,
+    decimals: str | None,
+    kind: str,
+    typed: TypedOptions,
+    deserializer: TypedDeserializer | None,
+) -> Debezium:
+    """Return the deserializer of events; ``deserializer`` is that of values of Avro and Protobuf.
+
+    Raises
+    ------
+    ConfigurationError
+        A schema cannot be, or is missing.
+    """
+    from kfast.deserializers.debezium import Debezium  # noqa: PLC0415 - with NumPy
+
+    if kind not in TYPED_FORMATS:
+        raise ConfigurationError(
+            f"--debezium: values of kind {kind} have no columns",
+            hint=f"--value {' or '.join(TYPED_FORMATS)}",
+        )
+    options: dict[str, Any] = {"envelope": events != "rows", "decimals": decimals}
+    if events == "payload":
+        options["payload"] = True
+    if kind != _JSON:
+        return Debezium(deserializer, **options)
+    if typed.schema is None:
+        raise ConfigurationError(
+            "--debezium: events of JSON need the columns of their rows",
+            hint="--value-schema TEXT, or @FILE.json with the schema of a message",
+        )
+    for name in replace(typed, schema=None, framing=None).names():
+        raise ConfigurationError(f"--value-{name} is not for json", hint="leave it out")
+    if typed.framing is not None:
+        options["framing"] = typed.framing
+    return Debezium(read_schema("value", kind, typed.schema), **options)
+
+
+# --- the command ----------------------------------------------------------------------------------
+
 
 @click.pass_context
 def _run(ctx: click.Context, /, spark: bool, **values: Any) -> None:
@@ -70,7 +241,7 @@ def _run(ctx: click.Context, /, spark: bool, **values: Any) -> None:
 
         ingest_with_spark(common, values)
         return
-    _ingest(common, **{name: values[name] for name in values.keys() - SPARK_NAMES - {"once"}})
+    _ingest(common, **{name: values[name] for name in values.keys() - _SPARK_NAMES - {"once"}})
 
 
 def _ingest(

@@ -39,7 +39,7 @@ _SECRET_NAMES: Final = re.compile(
 
 
 def storage_options(common: Common, texts: Sequence[str]) -> dict[str, str]:
-    """Return what ``--storage-option`` says, with the values that ``env:`` and ``@`` refer to."""
+    """Return the storage options, with the values that ``env:`` and ``@`` refer to."""
     entries = [
         Entry.of(name, value, "--storage-option")
         for name, value in pairs(texts, "--storage-option").items()

@@ -1,4 +1,9 @@
-"""What ``kfast ingest`` prints, and how signals end it, on whichever engine it runs."""
+"""The output of ``kfast ingest``, and how signals end it, on whichever engine it runs.
+
+`IngestLines` are the lines for the log of a service, of cron or of a container: one at the start,
+one a minute whether records come or not, and a summary at the end, after an error too, of the
+batches that were published before it. Numbers are those of manifests.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -15,18 +20,113 @@ import click
 
 from kfast._base.clock import SystemClock
 from kfast.columns.table_text import shown, text_table
-from kfast.table.ingest_lines import IngestLines
+from kfast.table.ingest_totals import IngestTotals
 from kfast.table.offsets_json import to_json_dict
+from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
     from kfast import IngestSummary
+    from kfast._base.clock import Clock
     from kfast.cli.options import Common
     from kfast.table.entries import Entry
     from kfast.table.ingest.planning import PlannedRange
-    from kfast.table.ingest_watcher import IngestWatcher
+    from kfast.table.ingest_watcher import IngestStart, IngestWatcher, ReadLag
 
+EVERY_MS: Final = 60_000
+_SHOWN: Final = 12
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PLAN: Final = ("topic", "partition", "from", "until", "records")
+
+
+class IngestLines:
+    """The lines of one ingest, given to ``write`` without a line end; an `IngestWatcher`.
+
+    Without ``is_log`` there is the summary alone, as on a terminal, where other lines say how far
+    it is. Without ``has_summary`` it comes after an error only.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], object],
+        clock: Clock,
+        *,
+        is_log: bool = True,
+        has_summary: bool = True,
+        every_ms: int = EVERY_MS,
+    ) -> None:
+        self._write = write
+        self._clock = clock
+        self._is_log = is_log
+        self._has_summary = has_summary
+        self._every_ms = every_ms
+        self._url = ""
+        self._began_ms = self._line_ms = 0
+        self._totals = IngestTotals()
+        self._line_rows = self._line_bytes = 0
+
+    def begin(self, start: IngestStart) -> None:
+        """Write the first line: table, topics, partitions, and where it goes on."""
+        self._url = start.url
+        self._began_ms = self._line_ms = self._clock.now_ms()
+        self._totals.partitions = len(start.begins)
+        if self._is_log:
+            fields = [f"{start.url}: ingest of {start.topics} begins"]
+            if start.begins:
+                count = len(start.begins)
+                fields.append(f"{count} partitions from {offsets_text(start.begins)}")
+            if start.offsets is not None:
+                fields.append(f"{start.offsets:,} offsets to read")
+            self._write(f"{', '.join(fields)}; the table has {start.rows:,} rows")
+
+    def add(self, entry: Entry) -> None:
+        """Count a batch."""
+        self._totals.add(entry)
+
+    def tick(self, lag: ReadLag) -> None:
+        """Write a line if the last one was a minute ago."""
+        now_ms = self._clock.now_ms()
+        if not self._is_log or not self._url or now_ms - self._line_ms < self._every_ms:
+            return
+        totals, seconds = self._totals, (now_ms - self._line_ms) / 1000
+        rows, nbytes = totals.rows - self._line_rows, totals.bytes - self._line_bytes
+        behind = lag()
+        fields = [
+            f"{rows:,} rows",
+            f"{nbytes / 1e6:,.1f} MB in {seconds:.0f} s",
+            f"lag {'unknown' if behind is None else f'{behind:,}'}",
+            f"{totals.rows:,} rows since the start",
+            *totals.losses,
+        ]
+        self._write(f"{self._url}: {', '.join(fields)}")
+        self._line_ms, self._line_rows, self._line_bytes = now_ms, totals.rows, totals.bytes
+
+    def close(self, *, is_complete: bool) -> None:
+        """Write the summary, unless the ingest has not begun."""
+        if not self._url or (is_complete and not self._has_summary):
+            return
+        totals, seconds = self._totals, (self._clock.now_ms() - self._began_ms) / 1000
+        fields = [
+            f"{totals.rows:,} rows",
+            f"{totals.bytes / 1e6:,.1f} MB",
+            f"{totals.files} files",
+            f"{totals.partitions} partitions",
+            *(text for text in totals.losses if not text.startswith("0 ")),
+            f"{seconds:.1f} s",
+        ]
+        ended = "" if is_complete else "; then it failed, and the next run goes on there"
+        self._write(f"{self._url}: {', '.join(fields)}{ended}")
+
+    def __repr__(self) -> str:
+        return f"<IngestLines of {self._url or 'an ingest that has not begun'}>"
+
+
+def offsets_text(ends: Mapping[TopicPartition, int]) -> str:
+    """Return topics with the offsets of their partitions, a few of them."""
+    by_topic: dict[str, list[str]] = {}
+    for tp in sorted(ends)[:_SHOWN]:
+        by_topic.setdefault(tp.topic, []).append(f"{tp.partition}:{ends[tp]}")
+    text = ", ".join(f"{topic} {' '.join(offsets)}" for topic, offsets in by_topic.items())
+    return text + (f" and {len(ends) - _SHOWN} more" if len(ends) > _SHOWN else "")
 
 
 @contextmanager
@@ -50,7 +150,7 @@ def ended_by_signals(stop: Callable[[], object]) -> Iterator[Sequence[signal.Sig
 
 
 def ingest_watchers(common: Common, *, has_summary: bool) -> Sequence[IngestWatcher]:
-    """Return what writes lines for a log where standard error is no terminal, and the summary."""
+    """Return the watcher of an ingest; it logs lines where standard error is no terminal."""
     if common.is_quiet:
         return ()
     is_terminal = sys.stderr.isatty()

@@ -190,7 +190,7 @@ def _source_options(
 
 def _kafka_options(common: Common, group: str | None) -> dict[str, str]:
     """Return the settings of the consumer; what is no user's is left to the source's defaults."""
-    entries = common.loaded().given
+    entries = common.loaded().entries
     secrets = [
         name
         for name, value in pairs(common.settings, "-X").items()

@@ -35,8 +35,8 @@ class Threshold:
 
     def is_passed(self, lag: int | None, time_lag_ms: int | None) -> bool:
         """Return whether a lag is above it."""
-        found = time_lag_ms if self.is_time else lag
-        return found is not None and found > self.value
+        measured = time_lag_ms if self.is_time else lag
+        return measured is not None and measured > self.value
 
 
 class _Threshold(click.ParamType):  # type: ignore[type-arg]  # generic since 8.5
@@ -108,8 +108,8 @@ def _lag(
             is_drawn = can_draw(1)
 
         def show() -> int:
-            found = _rows(common, admin, groups, has_time)
-            rows: Sequence[LagRow | _Sum] = _summed(found) if is_sum else found
+            lags = _rows(common, admin, groups, has_time)
+            rows: Sequence[LagRow | _Sum] = _summed(lags) if is_sum else lags
             if threshold is not None:
                 rows = [row for row in rows if threshold.is_passed(row.lag, row.time_lag_ms)]
             if is_drawn:

@@ -32,7 +32,7 @@ def _local(
     security: Sequence[str],
     user: Sequence[str],
 ) -> None:
-    wanted = [topic_of(text) for text in topic]
+    topics = [topic_of(text) for text in topic]
     if user and not security:
         raise ConfigurationError("--user needs --security", hint="such as --security SASL_SSL")
     with LocalKafka(
@@ -45,7 +45,7 @@ def _local(
         security=security or PLAINTEXT,
         users=dict(map(user_of, user)) if user else None,
     ) as kafka:
-        for name, partitions in wanted:
+        for name, partitions in topics:
             kafka.create_topic(name, partitions, min(nodes, 3))
         click.echo(kafka.bootstrap_servers)
         for protocol in security:
@@ -79,7 +79,7 @@ def options_of(kafka: LocalKafka, protocol: str) -> str:
     login = kafka.client_config(protocol)
     servers = login.pop("bootstrap_servers")
     settings = (f"{key.replace('_', '.')}={value}" for key, value in login.items())
-    return f"-b {servers} " + " ".join(f"-X {shlex.quote(each)}" for each in settings)
+    return f"-b {servers} " + " ".join(f"-X {shlex.quote(setting)}" for setting in settings)
 
 
 command = Command(

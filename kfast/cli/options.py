@@ -68,15 +68,15 @@ class Common:
     def start_logging(self) -> None:
         """Log to standard error as far as ``-v`` asks for it."""
         if self.verbosity:
-            from kfast.cli.log_lines import start  # noqa: PLC0415 - where it is asked for
+            from kfast.cli.progress import start_logging  # noqa: PLC0415 - where it is asked for
 
-            start(self.verbosity)
+            start_logging(self.verbosity)
 
     def logged_warnings(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Log warnings of a logger to standard error, unless ``-v`` shows more anyway."""
         if self.verbosity:
             return contextlib.nullcontext()
-        from kfast.cli.log_lines import logged_warnings  # noqa: PLC0415 - for few commands
+        from kfast.cli.progress import logged_warnings  # noqa: PLC0415 - for few commands
 
         return logged_warnings(name)
 
@@ -93,7 +93,7 @@ class Words(click.ParamType):  # type: ignore[type-arg]  # generic since 8.5
         self.words = tuple(words)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return what the help shows for a value."""
+        """Return the words, as the help shows them."""
         return "|".join(self.words)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -117,10 +117,10 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since 8.5
         """Return ms."""
         if isinstance(value, int):
             return value
-        found = duration_ms(value)
-        if found is None:
+        duration = duration_ms(value)
+        if duration is None:
             self.fail(f'"{value}" is not a length of time such as 250ms, 10s or 1h30m', param, ctx)
-        return found
+        return duration
 
 
 class Count(click.ParamType):  # type: ignore[type-arg]  # generic since 8.5
@@ -150,11 +150,11 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since 8.5
         """Return the number."""
         if isinstance(value, int):
             return value
-        found = _SIZE.fullmatch(value)
+        match = _SIZE.fullmatch(value)
         number = 0
-        if found:
-            exponent = "kmg".find(found[2].lower()) + 1 if found[2] else 0
-            number = int(found[1]) * self._base**exponent
+        if match:
+            exponent = "kmg".find(match[2].lower()) + 1 if match[2] else 0
+            number = int(match[1]) * self._base**exponent
         if number < 1:
             self.fail(f'"{value}" is not a size such as 512, 64k, 8M or 1G', param, ctx)
         return number
@@ -281,12 +281,12 @@ class ResultFormat(click.Option):
         for word in words:
             name, _, value = word.partition("=")
             if before in names:
-                found = word
+                format_name = word
             elif name in names and value:
-                found = value
+                format_name = value
             else:
-                found = word[2:] if word[:2] in names else ""
-            common.has_json_errors = common.has_json_errors or found in self.json_formats
+                format_name = word[2:] if word[:2] in names else ""
+            common.has_json_errors = common.has_json_errors or format_name in self.json_formats
             before = word
 
 
@@ -306,7 +306,7 @@ class Command(click.Command):
         super().__init__(*args, **more)
         self.subcommands = dict(subcommands or {})
         self.params += common_options()
-        self.epilog = "\b\nExamples:\n" + "\n".join(f"  {each}" for each in examples)
+        self.epilog = "\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples)
         self.context_settings = SETTINGS
 
     def make_context(
@@ -335,7 +335,7 @@ class Command(click.Command):
         return sub.make_context(f"{info_name} {args[at]}", rest, parent, **extra)
 
     def _has_subcommands_only(self) -> bool:
-        has_arguments = any(isinstance(each, click.Argument) for each in self.params)
+        has_arguments = any(isinstance(param, click.Argument) for param in self.params)
         return bool(self.subcommands) and not has_arguments
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -348,16 +348,16 @@ class Command(click.Command):
         for param in self.params:
             value = ctx.params.get(str(param.name))
             if param.name not in _BYTES:
-                for each in value if isinstance(value, tuple) else (value,):
-                    _check_text(param, each)
+                for text in value if isinstance(value, tuple) else (value,):
+                    _check_text(param, text)
         return rest
 
     def _options(self) -> Iterator[click.Option]:
-        return (each for each in self.params if isinstance(each, click.Option))
+        return (param for param in self.params if isinstance(param, click.Option))
 
     def _first_word(self, args: Sequence[str]) -> int | None:
         """Return where the first argument is that is no option, nor the value of one."""
-        valued = {name for each in self._options() if _has_value(each) for name in each.opts}
+        valued = {name for option in self._options() if _has_value(option) for name in option.opts}
         at = 0
         while at < len(args) and args[at].startswith("-") and args[at] != "--":
             at += 2 if args[at] in valued else 1

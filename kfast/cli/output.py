@@ -128,8 +128,8 @@ class Output(io.RawIOBase):
 
     def failure(self, error: OSError) -> OutputError:
         """Return the error for a write, or the end of writing, that failed."""
-        found = f"{_amount(self.nbytes)} written" if self.nbytes else None
-        return OutputError(f"cannot write {self.name}: {error.strerror}", found=found)
+        progress = f"{_amount(self.nbytes)} written" if self.nbytes else None
+        return OutputError(f"cannot write {self.name}: {error.strerror}", found=progress)
 
 
 class _Messages(Output):
@@ -223,9 +223,9 @@ def _mode(target: Path, path: str) -> int | None:
 def _descriptor(path: str) -> int | None:
     """Return the number of this process's own descriptor that a path or link leads to."""
     for _ in range(_MOST_LINKS):
-        found = _DESCRIPTOR.fullmatch(os.path.abspath(path))
-        if found is not None:
-            return int(found[1])
+        match = _DESCRIPTOR.fullmatch(os.path.abspath(path))
+        if match is not None:
+            return int(match[1])
         try:
             path = os.path.join(os.path.dirname(path), os.readlink(path))
         except OSError:
@@ -313,8 +313,8 @@ def _sweep(target: Path) -> None:
     pattern = re.compile(rf"\.{re.escape(target.name)}\.(\d+)\.part")
     with contextlib.suppress(OSError):
         for entry in target.parent.iterdir():
-            found = pattern.fullmatch(entry.name)
-            if found is not None and not _runs(int(found[1])) and not _is_locked(entry):
+            match = pattern.fullmatch(entry.name)
+            if match is not None and not _runs(int(match[1])) and not _is_locked(entry):
                 entry.unlink()
 
 

@@ -40,7 +40,7 @@ class Selection:
 
 
 def parse_offset(text: str, now_ms: int) -> Selection:
-    """Return what ``--offset`` says; ``now_ms`` is the present time in ms since 1970.
+    """Parse ``--offset``; ``now_ms`` is the present time in ms since 1970.
 
     Raises ConfigurationError for a text that is not in the grammar, or that ends before it starts.
     """
@@ -48,25 +48,25 @@ def parse_offset(text: str, now_ms: int) -> Selection:
     if "=" in text:
         return Selection(
             partitions={
-                number: _ordered(_range(each, now_ms, name), name)
-                for number, each in _by_partition(text, name)
+                number: _ordered(_range(range_text, now_ms, name), name)
+                for number, range_text in _by_partition(text, name)
             }
         )
     return Selection(_ordered(_range(text, now_ms, name), name))
 
 
 def parse_bounds(start: str | None, end: str | None, now_ms: int) -> Selection:
-    """Return what ``--start`` and ``--end`` say; partitions that either names are the only ones."""
+    """Parse ``--start`` and ``--end``; partitions that either names are the only ones."""
     first = _half(start, "--start", now_ms, {})
     last = _half(end, "--end", now_ms, first)
-    named = sorted({number for each in (first, last) for number in each if number is not None})
-    given = (("--start", start), ("--end", end))
-    name = " ".join(f"{option} {text}" for option, text in given if text is not None)
+    named = sorted({number for bounds in (first, last) for number in bounds if number is not None})
+    options = (("--start", start), ("--end", end))
+    name = " ".join(f"{option} {text}" for option, text in options if text is not None)
 
     def range_of(number: int | None) -> Range:
         halves = (
-            each.get(number, each.get(None, default))
-            for each, default in ((first, START), (last, END))
+            bounds.get(number, bounds.get(None, default))
+            for bounds, default in ((first, START), (last, END))
         )
         return _ordered(Range(*halves), name)
 
@@ -77,16 +77,18 @@ def parse_bounds(start: str | None, end: str | None, now_ms: int) -> Selection:
 
 def parse_position(text: str, option: str, now_ms: int) -> Selection:
     """Return one position, of all partitions or of each that is named, as starts of ranges."""
-    found = _half(text, option, now_ms, {})
-    if None in found:
-        return Selection(Range(found[None]))
+    positions = _half(text, option, now_ms, {})
+    if None in positions:
+        return Selection(Range(positions[None]))
     return Selection(
-        partitions={number: Range(each) for number, each in found.items() if number is not None}
+        partitions={
+            number: Range(position) for number, position in positions.items() if number is not None
+        }
     )
 
 
 def time_meant_by(offset: int) -> str | None:
-    """Return what to type in place of an offset whose digits read as a day or as a time."""
+    """Return the option for an offset whose digits read as a day or as a time."""
     text = str(offset)
     day = f"{text[:4]}-{text[4:6]}-{text[6:]}"
     if len(text) == 8 and moment_ms(day) is not None:
@@ -104,7 +106,7 @@ def _range(text: str, now_ms: int, name: str) -> Range:
     alone = _position(text, now_ms)
     if alone is not None:
         return Range(alone, END)
-    found = []
+    ranges = []
     for colon in (i for i, letter in enumerate(text) if letter == ":"):
         left, right = text[:colon], text[colon + 1 :]
         start = START if left in {"", "@"} else _position(left, now_ms)
@@ -113,10 +115,10 @@ def _range(text: str, now_ms: int, name: str) -> Range:
         is_time = text.startswith("@") or start.kind is Kind.TIME
         end = END if not right else _position(right, now_ms, is_time=is_time, after=start)
         if end is not None:
-            found.append(Range(start, end))
-    if len(found) != 1:
+            ranges.append(Range(start, end))
+    if len(ranges) != 1:
         raise _not_understood(name)
-    return found[0]
+    return ranges[0]
 
 
 def _half(
@@ -129,20 +131,20 @@ def _half(
     parts: list[tuple[int | None, str]] = [(None, text)]
     if "=" in text:
         parts = [*_by_partition(text, name)]
-    found = {}
-    for number, each in parts:
+    positions = {}
+    for number, offset_text in parts:
         after = start.get(number, start.get(None))
-        position = _position(each, now_ms, after=after)
+        position = _position(offset_text, now_ms, after=after)
         if position is None:
-            raise _not_a_position(name, option, each)
-        found[number] = position
-    return found
+            raise _not_a_position(name, option, offset_text)
+        positions[number] = position
+    return positions
 
 
 def _by_partition(text: str, name: str) -> Iterator[tuple[int, str]]:
     seen = set()
-    for part in text.split(","):
-        number, sign, rest = part.partition("=")
+    for entry in text.split(","):
+        number, sign, rest = entry.partition("=")
         if not (sign and _NUMBER.fullmatch(number)) or int(number) > _MAX_PARTITION:
             raise _not_understood(name)
         if int(number) in seen:
@@ -154,8 +156,8 @@ def _by_partition(text: str, name: str) -> Iterator[tuple[int, str]]:
         yield int(number), rest
 
 
-def _ordered(made: Range, name: str) -> Range:
-    start, end = made.start, made.end
+def _ordered(bounds: Range, name: str) -> Range:
+    start, end = bounds.start, bounds.end
     is_backwards = start.kind is end.kind and (
         end.value > start.value if start.kind is Kind.BEFORE_END else end.value < start.value
     )
@@ -163,7 +165,7 @@ def _ordered(made: Range, name: str) -> Range:
         raise ConfigurationError(
             f"{name}: the end is before the start", hint="-o START:END, such as -o 100:200"
         )
-    return made
+    return bounds
 
 
 # --- positions ------------------------------------------------------------------------------------
@@ -210,7 +212,7 @@ def _not_understood(name: str) -> ConfigurationError:
     option, _, text = name.partition(" ")
     return ConfigurationError(
         f'{option} "{text}" is neither an offset nor a time',
-        hint=", ".join(f"{option} {each}" for each in _EXAMPLES),
+        hint=", ".join(f"{option} {example}" for example in _EXAMPLES),
     )
 
 

@@ -2,17 +2,24 @@
 
 On a terminal one line is drawn over and over, after half a second; elsewhere a plain line comes
 every ten seconds, for the logs of containers. None is there once the command has ended.
+
+The log of ``-v`` and ``-vv`` goes there too, and warnings of some commands. On a terminal a log
+line takes the place of the progress line, which is drawn again below it. Each is one write, so that
+no two are mixed.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kfast.cli.exits import shown_lines
 from kfast.columns.table_text import cut, number_text, shown, size_text, terminal_width
 
 if TYPE_CHECKING:
@@ -135,10 +142,10 @@ class Progress:
                 f"{self._topics}  {number_text(counts.records)} records  {_amount(rate)}/s  {state}"
             )
         done, total = reading.done, reading.total
-        part = done / total if total else 1.0
-        left = seconds * (1 - part) / part if part else 0.0
+        fraction = done / total if total else 1.0
+        left = seconds * (1 - fraction) / fraction if fraction else 0.0
         return (
-            f"{self._topics}  {100 * part:.0f} %  {_amount(done)} of {_amount(total)}  "
+            f"{self._topics}  {100 * fraction:.0f} %  {_amount(done)} of {_amount(total)}  "
             f"{_amount(rate)}/s  {size_text(int(counts.nbytes / seconds))}/s  eta {left:.0f} s"
         )
 
@@ -148,3 +155,44 @@ def _amount(number: float) -> str:
         if number >= size:
             return f"{number / size:.1f} {unit}"
     return f"{number:.0f}"
+
+
+# --- log lines ------------------------------------------------------------------------------------
+
+
+def start_logging(verbosity: int) -> None:
+    """Log what the commands do (1), or everything (2)."""
+    logging.basicConfig(level=logging.INFO if verbosity == 1 else logging.DEBUG)
+    for handler in logging.root.handlers:
+        handler.setFormatter(_formatter())
+
+
+@contextmanager
+def logged_warnings(name: str) -> Iterator[None]:
+    """Log warnings of one logger meanwhile, and nothing else."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_formatter())
+    handler.setLevel(logging.WARNING)
+    logger = logging.getLogger(name)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+def _formatter() -> _Lines:
+    return _Lines(is_terminal=sys.stderr.isatty(), may_be_drawn=can_draw(2))
+
+
+class _Lines(logging.Formatter):
+    """Lines of the log; those on a terminal have escapes for what it acts on."""
+
+    def __init__(self, *, is_terminal: bool, may_be_drawn: bool) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        self._is_terminal = is_terminal
+        self._before = CLEAR if is_terminal and may_be_drawn else ""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return self._before + shown_lines(text) if self._is_terminal else text

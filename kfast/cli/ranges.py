@@ -62,7 +62,7 @@ def resolve(
     *,
     skips_lost: bool,
 ) -> tuple[Ranges, dict[TopicPartition, int]]:
-    """Return what to read of each partition, and how many of the offsets asked for are gone.
+    """Return the range to read of each partition, and how many of its offsets are gone.
 
     ``list_topics`` is asked again if one of the topics was deleted meanwhile; ``numbers`` are the
     partitions of ``--partitions``. No end is before its start. Raises as `resolve_ranges`.
@@ -71,8 +71,8 @@ def resolve(
     def resolve_topics(topics: TopicPartitions) -> tuple[Ranges, dict[TopicPartition, int]]:
         ranges: dict[TopicPartition, Range] = {}
         for topic, numbers_known in topics.items():
-            known = numbers_known or lookups.partitions_for_topic(topic) or set()
-            for number, bounds in _chosen(topic, known, selection, numbers).items():
+            partition_numbers = numbers_known or lookups.partitions_for_topic(topic) or set()
+            for number, bounds in _chosen(topic, partition_numbers, selection, numbers).items():
                 ranges[TopicPartition(topic, number)] = bounds
         return resolve_ranges(
             lookups,
@@ -88,12 +88,12 @@ def resolve(
 
 
 def _chosen(
-    topic: str, known: set[int], selection: Selection, numbers: Collection[int] | None
+    topic: str, existing: set[int], selection: Selection, numbers: Collection[int] | None
 ) -> Mapping[int, Range]:
     """Return the range of every partition that is to be read."""
     chosen = selection.partitions
     if chosen is None:
-        chosen = dict.fromkeys(known if numbers is None else numbers, selection.range)
+        chosen = dict.fromkeys(existing if numbers is None else numbers, selection.range)
     elif numbers is not None and set(numbers) != set(chosen):
         named = ",".join(map(str, sorted(chosen)))
         raise ConfigurationError(
@@ -101,9 +101,9 @@ def _chosen(
             hint=f"-p {named}, or leave it out",
         )
     for number in sorted(chosen):
-        if number not in known:
+        if number not in existing:
             raise UnknownTopicOrPartitionError(
-                f"{partition_range(topic, known)}: there is no partition {number}",
+                f"{partition_range(topic, existing)}: there is no partition {number}",
                 hint=f"kfast topics describe {topic}",
                 topic=topic,
                 partition=number,

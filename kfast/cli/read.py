@@ -36,7 +36,7 @@ from kfast.cli.formats import (
 from kfast.cli.options import Command, Common, Count, Words
 from kfast.cli.output import STANDARD_OUTPUT, Output, open_output
 from kfast.cli.positions import Selection, parse_bounds, parse_offset
-from kfast.cli.reading import FOLLOWED_ROWS, What
+from kfast.cli.reading import FOLLOWED_ROWS, ReadRequest
 from kfast.cli.registry import registry_if_needed, registry_option
 from kfast.cli.run import Run
 from kfast.cli.sinks import Sink, text_sink
@@ -139,7 +139,7 @@ def read_to_output(options: ReadOptions) -> int:
     chosen = _format(options)
     options = _checked(options, chosen)
     make_sink = _sink_maker(options, chosen)
-    what = What(
+    request = ReadRequest(
         topics=options.topics,
         selection=options.selection or Selection(),
         partitions=options.partitions,
@@ -154,7 +154,7 @@ def read_to_output(options: ReadOptions) -> int:
             run = Run(
                 consumer,
                 output,
-                what,
+                request,
                 limit=options.limit,
                 commits=not options.no_commit,
                 # Files that are replaced are there when they are complete.
@@ -271,7 +271,7 @@ def _checked(options: ReadOptions, chosen: str) -> ReadOptions:
     elif options.no_commit:
         raise ConfigurationError("--no-commit without a group", hint="-g GROUP")
     ends = [selection.range, *(selection.partitions or {}).values()]
-    if options.follow and any(each.end.kind is not Kind.END for each in ends):
+    if options.follow and any(bounds.end.kind is not Kind.END for bounds in ends):
         raise ConfigurationError("--follow has no end", hint="leave out --follow, or the end")
     return options
 
@@ -298,15 +298,15 @@ def _configs(options: ReadOptions) -> dict[str, object]:
     configs = {
         key: value for key, value in options.configs.items() if key.replace("_", ".") not in decided
     }
-    given = {key.replace("_", ".") for key in configs}
-    return {key: value for key, value in implied.items() if key not in given} | configs | decided
+    explicit = {key.replace("_", ".") for key in configs}
+    return {key: value for key, value in implied.items() if key not in explicit} | configs | decided
 
 
 _MakeSink = Callable[[Output, ErrorsFile | None], Sink]
 
 
 def _sink_maker(options: ReadOptions, chosen: str) -> _MakeSink:
-    """Return what makes the sink; what cannot be understood raises here, before connecting."""
+    """Return a factory of the sink; options it cannot follow raise here, before connecting."""
     kinds = {"key": options.key, "value": options.value}
     typed = typed_deserializers(
         kinds, options.typed, options.registry, is_registry_given=options.is_registry_given
@@ -469,14 +469,14 @@ class _Format(Words):
 
 def parse_partitions(text: str) -> tuple[int, ...]:
     """Return the partitions that ``0,3-5`` names."""
-    found: set[int] = set()
-    for part in text.split(",") if _PARTITIONS.fullmatch(text) else ("1-0",):
-        first, _, last = part.partition("-")
+    partitions: set[int] = set()
+    for numbers_text in text.split(",") if _PARTITIONS.fullmatch(text) else ("1-0",):
+        first, _, last = numbers_text.partition("-")
         numbers = range(int(first), int(last or first) + 1)
         if not numbers or len(numbers) > _MAX_PARTITIONS:
             raise ConfigurationError(f"-p {text}: not partitions", hint="-p 0,3-5")
-        found.update(numbers)
-    return tuple(sorted(found))
+        partitions.update(numbers)
+    return tuple(sorted(partitions))
 
 
 command = Command(

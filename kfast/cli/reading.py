@@ -46,8 +46,8 @@ _WINDOW_GROWTH: Final = 8
 
 
 @dataclass(slots=True, frozen=True)
-class What:
-    """What is to be read."""
+class ReadRequest:
+    """Topics, and the offsets of them, that a command reads."""
 
     topics: tuple[str, ...]
     selection: Selection = field(default_factory=Selection)
@@ -68,19 +68,19 @@ class Reading:
     def __init__(
         self,
         consumer: SliceConsumer,
-        what: What,
+        request: ReadRequest,
         *,
         max_wait_ms: Callable[[], int],
         stopped: Callable[[], bool],
     ) -> None:
         self._consumer = consumer
-        self._what = what
+        self._request = request
         self._max_wait_ms = max_wait_ms
         self._stopped = stopped
         self._clock = SystemClock()
         policy = ReadPolicy(
-            skips_lost=what.skips_lost,
-            follows_new_topic=what.skips_lost,
+            skips_lost=request.skips_lost,
+            follows_new_topic=request.skips_lost,
         )
         self._read: BoundedRead[Slice] = BoundedRead(
             consumer, policy, lambda loss: error_of(loss, GONE_HINT), self._note_lost
@@ -92,18 +92,18 @@ class Reading:
 
     def find(self) -> None:
         """Look up what there is to read, and begin to fetch it; the newest by `slices` only."""
-        if self._what.has_group:
+        if self._request.has_group:
             return
-        names = self._what.topics
+        names = self._request.topics
         internals_of(self._consumer).expect_topics(name for name in names if not is_glob(name))
         self.ranges, self.skipped = resolve(
             internals_of(self._consumer),
             lambda: matching_topics(self._consumer, names),
-            self._what.selection,
-            self._what.partitions,
-            skips_lost=self._what.skips_lost,
+            self._request.selection,
+            self._request.partitions,
+            skips_lost=self._request.skips_lost,
         )
-        if self._what.tail is None:
+        if self._request.tail is None:
             self._read.begin(self.ranges)
 
     @property
@@ -124,8 +124,8 @@ class Reading:
     def lag(self) -> int | None:
         """The number of offsets that are yet to be read in what is followed, None if unknown."""
         lags = [self._consumer.current_lag(tp) for tp in self._consumer.assignment()]
-        known = [lag for lag in lags if lag is not None]
-        return sum(known) if lags and len(known) == len(lags) else None
+        counted = [lag for lag in lags if lag is not None]
+        return sum(counted) if lags and len(counted) == len(lags) else None
 
     @property
     def problem(self) -> str | None:
@@ -133,15 +133,15 @@ class Reading:
         return self._consumer.health().problem
 
     def slices(self) -> Iterator[Slice]:
-        """Yield what is to be read. Ends early when the read is stopped."""
-        if self._what.has_group:
+        """Yield the records to read. Ends early when the read is stopped."""
+        if self._request.has_group:
             yield from self._group()
             return
-        if self._what.tail is None:
+        if self._request.tail is None:
             yield from self._range()
         else:
-            yield from self._tail(self._what.tail)
-        if self._what.follows and not self._stopped():
+            yield from self._tail(self._request.tail)
+        if self._request.follows and not self._stopped():
             yield from self._follow()
 
     def _note_lost(self, loss: Loss, _error: object) -> None:
@@ -211,11 +211,11 @@ class Reading:
 
     def _add_new(self) -> None:
         """Read partitions and topics that have come since, from their first record on."""
-        if self._what.partitions is not None or self._what.selection.partitions is not None:
+        if self._request.partitions is not None or self._request.selection.partitions is not None:
             return
         consumer = self._consumer
         new: set[TopicPartition] = set()
-        for name in self._what.topics:
+        for name in self._request.topics:
             try:
                 for topic in matching_topics(consumer, [name]) if is_glob(name) else [name]:
                     numbers = consumer.partitions_for_topic(topic) or ()

@@ -125,8 +125,8 @@ def _note_format(words: Sequence[str], common: Common) -> None:
     name = next((word for word in words if word in COMMANDS or word in ALIASES), "topics")
     command = command_of(name)
     if isinstance(command, Command):
-        for each in (command, *command.subcommands.values()):
-            for param in each.params:
+        for subcommand in (command, *command.subcommands.values()):
+            for param in subcommand.params:
                 if isinstance(param, ResultFormat):
                     param.note(words, common)
 
@@ -142,8 +142,8 @@ def _usage_error(error: click.UsageError) -> ConfigurationError:
     message, hint = error.format_message().rstrip("."), f"{command} --help"
     if isinstance(error, click.NoSuchOption):
         message = f'no option "{error.option_name}"'
-        known = [] if error.ctx is None else error.ctx.command.params
-        near = did_you_mean(error.option_name, [name for param in known for name in param.opts])
+        params = [] if error.ctx is None else error.ctx.command.params
+        near = did_you_mean(error.option_name, [name for param in params for name in param.opts])
         if error.option_name in {"-t", "--topic"}:
             hint = "topics are arguments: kfast read TOPIC"
         elif near:

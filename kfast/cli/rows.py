@@ -93,9 +93,9 @@ def rows_text(
     if form in JSON_FORMATS:
         objects = [_json(dict(zip(names, row, strict=True))) for row in rows]
         if is_terminal:
-            objects = [_escaped(each) for each in objects]
+            objects = [_escaped(text) for text in objects]
         if form == "jsonl":
-            return "".join(f"{each}\n" for each in objects)
+            return "".join(f"{text}\n" for text in objects)
         return "[" + ",\n".join(objects) + "]\n"
     field, separator = (csv_field, ",") if form == "csv" else (tsv_field, "\t")
     lines = [separator.join(names)]
@@ -170,14 +170,14 @@ def _json(value: object, indent: int | None = None) -> str:
 def _escaped(text: str) -> str:
     """Return JSON without what a terminal acts on: the same JSON."""
     return UNSAFE.sub(
-        lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text
+        lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text
     )
 
 
 def escaped_json(text: str, *, is_terminal: bool) -> str:
     """Return a text as a JSON string, on a terminal without what it acts on."""
-    made = _json(text)
-    return _escaped(made) if is_terminal else made
+    quoted = _json(text)
+    return _escaped(quoted) if is_terminal else quoted
 
 
 def csv_field(cell: str | None) -> str:

@@ -1,24 +1,29 @@
 """A read under way: from slices to the sink, and what is written to the group.
 
-Signals, the moments at which text is written and offsets are committed, and what is counted.
-Application thread.
+Owns signals, the moments at which text is written and offsets are committed, and the counts. A
+signal is noted, and acted on between blocks of whole records; a second one ends the process at
+once, whatever it waits for. A process that goes on after it was stopped (Ctrl-Z) draws again. Main
+thread.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kfast.cli.output import Output, OutputError
 from kfast.cli.progress import Counts, Progress, can_draw
-from kfast.cli.reading import Reading, What, pattern_of
-from kfast.cli.stops import Stops
+from kfast.cli.reading import Reading, ReadRequest, pattern_of
 from kfast.internals import POLL_MS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from types import FrameType, TracebackType
 
     from kfast.cli.sinks import Sink
     from kfast.cli.slices import Slice, SliceConsumer
@@ -29,10 +34,56 @@ _FLUSH_MS: Final = 100
 _READER_MS: Final = 100
 """How often a pipe is looked at while nothing comes: its reader may have gone."""
 _COMMIT_MS: Final = 1_000
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STATUS: Final = 128
+
+
+class Stops:
+    """Notes the signals that would end the process, for the length of a ``with`` statement.
+
+    ``wake`` is called when the first one comes: it ends a call that waits. A signal that is ignored
+    stays ignored (``nohup``). ``go_on`` is called when a stopped process goes on.
+    """
+
+    def __init__(self, wake: Callable[[], None], go_on: Callable[[], None] = lambda: None) -> None:
+        self.received: signal.Signals | None = None
+        self._wake = wake
+        self._go_on = go_on
+        self._handlers: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Stops:
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._handlers[number] = signal.signal(number, self._note)
+        self._handlers[signal.SIGCONT] = signal.signal(signal.SIGCONT, self._continue)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def deliver(self) -> None:
+        """Hand the signal that was noted to the handler there was before."""
+        if self.received is not None:
+            signal.raise_signal(self.received)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        if self.received is not None:
+            os._exit(_STATUS + number)
+        self.received = signal.Signals(number)
+        self._wake()
+
+    def _continue(self, _number: int, _frame: FrameType | None) -> None:
+        self._go_on()
 
 
 class Run:
-    """Reads what ``what`` says into a sink; a listener of the group's rebalances too.
+    """Reads a request into a sink; a listener of the group's rebalances too.
 
     ``limit`` is the most records to write, None for all. With ``commits_at_end`` nothing is
     committed before the caller has completed its files.
@@ -42,7 +93,7 @@ class Run:
         self,
         consumer: SliceConsumer,
         output: Output,
-        what: What,
+        request: ReadRequest,
         *,
         limit: int | None,
         commits: bool,
@@ -52,11 +103,11 @@ class Run:
     ) -> None:
         self._consumer = consumer
         self._output = output
-        self._what = what
+        self._request = request
         self._limit = limit
         self._is_quiet = is_quiet
         self._is_terminal = output.isatty()
-        self._commits = what.has_group and commits
+        self._commits = request.has_group and commits
         self._commits_on_the_way = self._commits and not commits_at_end
         self._taken: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
@@ -64,25 +115,25 @@ class Run:
         self._partitions: set[TopicPartition] = set()
         self.counts = Counts()
         self.reading = Reading(
-            consumer, what, max_wait_ms=self._before_poll, stopped=self._is_stopped
+            consumer, request, max_wait_ms=self._before_poll, stopped=self._is_stopped
         )
         self.progress = Progress(
-            ", ".join(what.topics),
+            ", ".join(request.topics),
             self.reading,
             self.counts,
             is_drawn=can_draw(2) and not self._is_terminal,
             is_quiet=is_quiet,
             is_verbose=is_verbose,
-            has_end=not (what.follows or what.has_group),
+            has_end=not (request.follows or request.has_group),
         )
         self.stops = Stops(consumer.wakeup, self.progress.draw_soon)
 
     def find(self) -> None:
         """Look up what there is to read and begin to fetch it, or join the group."""
-        if not self._what.has_group:
+        if not self._request.has_group:
             self.reading.find()
             return
-        topics = self._what.topics
+        topics = self._request.topics
         pattern = pattern_of(topics)
         self._consumer.subscribe(() if pattern else topics, pattern=pattern, listener=self)
 

@@ -46,13 +46,13 @@ def _show(
     newest = SchemaKey.of_version(f"{topic}-{column}")
     with registry_of(common, schema_registry) as registry:
         # Before anything is read: whether this is a registry at all.
-        latest = registry.wait_for([newest]).found.get(newest)
+        latest = registry.wait_for([newest]).schemas.get(newest)
         keys, others = _keys_of(common, topic, sample, column, framing)
         answers = registry.wait_for([*keys])
     rows: list[Row] = []
     is_used = False
     for key, count in keys.most_common():
-        schema = answers.found.get(key)
+        schema = answers.schemas.get(key)
         if schema is None:
             rows.append((key.value, count, _UNKNOWN, None, None, None, None))
             continue
@@ -68,7 +68,7 @@ def _show(
 
 
 def _of(schema: RegisteredSchema) -> tuple[Cell, Cell, Cell]:
-    names = [f"{each.subject}:{each.version}" for each in schema.references]
+    names = [f"{reference.subject}:{reference.version}" for reference in schema.references]
     return schema.schema_type, names, schema.text
 
 
@@ -155,9 +155,9 @@ def _schema(
     registry = find_registry(common, schema_registry)
     if registry is not None:
         with registry:
-            found = _registered(registry, topic, column, message)
-        if found is not None:
-            write_schema(found, "spark" if options["ddl"] else options["form"])
+            schema = _registered(registry, topic, column, message)
+        if schema is not None:
+            write_schema(schema, "spark" if options["ddl"] else options["form"])
             return
         note(common, f"the registry has no columns for {topic}-{column}: this is of its JSON")
     infer_schema(common, topic, **options)
@@ -168,22 +168,22 @@ def _registered(
 ) -> Schema | None:
     """Return the columns of the latest schema of a topic's subject, None if there are none."""
     key = SchemaKey.of_version(f"{topic}-{column}")
-    found = registry.wait_for([key], is_serialized=True).found.get(key)
-    if found is None or found.schema_type == JSON:
+    schema = registry.wait_for([key], is_serialized=True).schemas.get(key)
+    if schema is None or schema.schema_type == JSON:
         return None
-    if found.schema_type == PROTOBUF:
-        return _of_protobuf(found, message)
+    if schema.schema_type == PROTOBUF:
+        return _of_protobuf(schema, message)
     root = known_root(kfast.Avro(reader=f"{key.value}:latest", registry=registry), topic, column)
     return None if root is None else Schema(root)
 
 
-def _of_protobuf(found: RegisteredSchema, message: str | None) -> Schema:
-    pool = registered_pool(found)
+def _of_protobuf(schema: RegisteredSchema, message: str | None) -> Schema:
+    pool = registered_pool(schema)
     names = pool.files[pool.main]
     if message is None:
         if len(names) != 1:
             raise ConfigurationError(
-                f"the schema of {found.subject} has several messages",
+                f"the schema of {schema.subject} has several messages",
                 found=", ".join(names),
                 hint=f"--message {names[0]}" if names else "kfast schema show",
             )

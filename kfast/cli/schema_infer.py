@@ -64,12 +64,14 @@ def infer_schema(
         )
     reader = kfast.Json.infer(documents, timestamps=timestamps)
     write_schema(reader.schema, "spark" if ddl else form)
-    found = reader.report
-    assert found is not None
+    counts = reader.report
+    assert counts is not None
     if report:
-        write_note(str(found))
-    elif found.bad and not common.is_quiet:
-        write_note(f"{found.bad} of {found.documents} documents cannot be read as JSON (--report)")
+        write_note(str(counts))
+    elif counts.bad and not common.is_quiet:
+        write_note(
+            f"{counts.bad} of {counts.documents} documents cannot be read as JSON (--report)"
+        )
 
 
 def newest(common: Common, topic: str, sample: int, columns: Collection[str]) -> kfast.TopicScan:
@@ -107,35 +109,37 @@ def schema_text(schema: Schema | None, form: str) -> str:
     if form == "json":
         return json.dumps(_plain(root), ensure_ascii=False, indent=2)
     if form == "arrow" and schema.names:
-        return "\n".join(f"{each.quoted_name}: {each.type_text}" for each in root.type.fields)
+        return "\n".join(f"{field.quoted_name}: {field.type_text}" for field in root.type.fields)
     return root.type_text if form == "arrow" else repr(schema)
 
 
 def _polars_text(root: SchemaField) -> str:
     if root.type.kind is not types.Kind.STRUCT:
         return _polars_type(root.type)
-    members = (f"    {each.name!r}: {_polars_type(each.type)},\n" for each in root.type.fields)
+    members = (f"    {field.name!r}: {_polars_type(field.type)},\n" for field in root.type.fields)
     return "{\n" + "".join(members) + "}"
 
 
-def _polars_type(made: DataType) -> str:
-    kind = made.kind
+def _polars_type(data_type: DataType) -> str:
+    kind = data_type.kind
     if kind is types.Kind.STRUCT:
-        members = ", ".join(f"{each.name!r}: {_polars_type(each.type)}" for each in made.fields)
+        members = ", ".join(
+            f"{field.name!r}: {_polars_type(field.type)}" for field in data_type.fields
+        )
         return f"pl.Struct({{{members}}})"
     if kind is types.Kind.LIST:
-        return f"pl.List({_polars_type(made.item.type)})"
+        return f"pl.List({_polars_type(data_type.item.type)})"
     if kind is types.Kind.MAP:  # polars has no maps
-        value = _polars_type(made.fields[1].type)
+        value = _polars_type(data_type.fields[1].type)
         return f"pl.List(pl.Struct({{'key': pl.String, 'value': {value}}}))"
     if kind is types.Kind.TIMESTAMP:
-        zone = ', "UTC"' if made.is_utc else ""
-        return f'pl.Datetime("{_UNITS.get(made.unit, made.unit)}"{zone})'
+        zone = ', "UTC"' if data_type.is_utc else ""
+        return f'pl.Datetime("{_UNITS.get(data_type.unit, data_type.unit)}"{zone})'
     if kind is types.Kind.DURATION:
-        return f'pl.Duration("{_UNITS.get(made.unit, made.unit)}")'
+        return f'pl.Duration("{_UNITS.get(data_type.unit, data_type.unit)}")'
     if kind in {types.Kind.DECIMAL128, types.Kind.DECIMAL256}:
-        return f"pl.Decimal({made.precision}, {made.scale})"
-    if kind is types.Kind.RAW and made.is_json:
+        return f"pl.Decimal({data_type.precision}, {data_type.scale})"
+    if kind is types.Kind.RAW and data_type.is_json:
         return "pl.String"
     return f"pl.{_POLARS.get(kind, 'Binary')}"
 
@@ -143,7 +147,7 @@ def _polars_type(made: DataType) -> str:
 def _plain(field: SchemaField) -> Any:
     """Return a field as a dict schema has it; all of what is inferred is nullable."""
     if field.type.kind is types.Kind.STRUCT:
-        return {each.name: _plain(each) for each in field.type.fields}
+        return {member.name: _plain(member) for member in field.type.fields}
     if field.type.kind is types.Kind.LIST:
         return [_plain(field.type.item)]
     return field.type_text

@@ -135,9 +135,9 @@ class TextSink:
         self._form = form = text_format(self._name, options)
         self._options = options
         self._kinds = {
-            each.field: each.form
-            for each in reversed(form.operations)
-            if each.field in {"key", "value"} and each.form not in {"raw", "auto"}
+            operation.field: operation.form
+            for operation in reversed(form.operations)
+            if operation.field in {"key", "value"} and operation.form not in {"raw", "auto"}
         }
         self._writer = TextWriter(
             form.operations,
@@ -296,7 +296,7 @@ def _bytes_of(rows: Slice, column: str, row: int) -> bytes | None:
         if column == "key"
         else (index.value_starts, index.value_lengths)
     )
-    start, length = (memoryview(each).cast("i")[row] for each in (starts, lengths))
+    start, length = (memoryview(column_view).cast("i")[row] for column_view in (starts, lengths))
     if length <= 0:
         return None if length < 0 else b""
     return bytes(memoryview(index.data)[start : start + length])

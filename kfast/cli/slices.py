@@ -117,7 +117,7 @@ class SliceConverter:
         """Return the result of a poll."""
         if isinstance(collected, Mapping):
             return PolledSlices(collected)
-        return PolledSlices({each.topic_partition: each for each in collected})
+        return PolledSlices({rows.topic_partition: rows for rows in collected})
 
 
 class SliceConsumer(KafkaConsumer):

@@ -62,13 +62,13 @@ def parse_template(
     null: str = "",
     typed: Mapping[str, int] | None = None,
 ) -> list[Operation]:
-    """Return what a template writes for one record.
+    """Return the operations that write one record by a template.
 
     ``key`` and ``value`` are kinds for letters without a modifier; ``null`` stands for a null.
     ``typed`` has the numbers of the columns of keys and values with a schema.
     Raises ConfigurationError for a letter, a modifier or an escape that is not there.
     """
-    found: list[Operation] = []
+    operations: list[Operation] = []
     text = b""
     at = 0
     while at < len(template):
@@ -87,14 +87,16 @@ def parse_template(
             text += b"%"
             continue
         if text:
-            found.append(literal(text))
+            operations.append(literal(text))
             text = b""
         column = None if typed is None else typed.get(_BYTES.get(letter, ""))
         if column is not None and modifier in {None, "json"}:
-            found.append(_typed(column, modifier, os.fsencode(null)))
+            operations.append(_typed(column, modifier, os.fsencode(null)))
             continue
-        found.append(_operation(letter, modifier, {"key": key, "value": value}, os.fsencode(null)))
-    return [*found, literal(text)] if text else found
+        operations.append(
+            _operation(letter, modifier, {"key": key, "value": value}, os.fsencode(null))
+        )
+    return [*operations, literal(text)] if text else operations
 
 
 def _typed(column: int, modifier: str | None, null: bytes) -> Operation:
@@ -128,11 +130,11 @@ def _time(modifier: str | None, null: bytes) -> Operation:
     if modifier is None or modifier in _TIMES:
         return Operation("time", modifier or "iso", null=null or b"")
     letters = re.findall(r"%(.?)", modifier, re.DOTALL)
-    unknown = [each for each in letters if not each or each not in _TIME_LETTERS]
+    unknown = [letter for letter in letters if not letter or letter not in _TIME_LETTERS]
     if not letters or unknown:
-        what = f"%{unknown[0]} in " if unknown else ""
+        where = f"%{unknown[0]} in " if unknown else ""
         raise ConfigurationError(
-            f"-f: there is no {what}%d{{{modifier}}}",
+            f"-f: there is no {where}%d{{{modifier}}}",
             hint=f"{', '.join(_TIMES)}, or a text with %{' %'.join(_TIME_LETTERS)}",
         )
     return Operation("time", "pattern", text=os.fsencode(modifier), null=null)

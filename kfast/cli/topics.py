@@ -28,11 +28,11 @@ PARTITION_COLUMNS: Final = (
 
 def _topics(common: Common, topics: tuple[str, ...], internal: bool, format: str) -> None:
     with admin_of(common) as admin:
-        found = topics_of(admin, topics, with_internal=internal)
-        starts, ends = _log_bounds(admin, found, topics)
+        metadata = topics_of(admin, topics, with_internal=internal)
+        starts, ends = _log_bounds(admin, metadata, topics)
         newest = admin.newest(ends)
     rows = []
-    for name, topic in found.items():
+    for name, topic in metadata.items():
         partitions = topic.partitions.values()
         mine = [TopicPartition(name, number) for number in topic.partitions]
         is_known = all(tp in ends for tp in mine)
@@ -41,8 +41,8 @@ def _topics(common: Common, topics: tuple[str, ...], internal: bool, format: str
             (
                 name,
                 len(mine),
-                max((len(each.replicas) for each in partitions), default=0),
-                sum(len(each.isr) < len(each.replicas) for each in partitions),
+                max((len(partition.replicas) for partition in partitions), default=0),
+                sum(len(partition.isr) < len(partition.replicas) for partition in partitions),
                 sum(ends[tp] - starts[tp] for tp in mine) if is_known else None,
                 iso(max(stamps, default=None)),
                 topic.is_internal,
@@ -53,10 +53,10 @@ def _topics(common: Common, topics: tuple[str, ...], internal: bool, format: str
 
 def _describe(common: Common, topics: tuple[str, ...], format: str) -> None:
     with admin_of(common) as admin:
-        found = topics_of(admin, topics, with_internal=False)
-        starts, ends = _log_bounds(admin, found, topics)
+        metadata = topics_of(admin, topics, with_internal=False)
+        starts, ends = _log_bounds(admin, metadata, topics)
     rows: list[Row] = []
-    for name, topic in found.items():
+    for name, topic in metadata.items():
         for number, partition in sorted(topic.partitions.items()):
             tp = TopicPartition(name, number)
             start, end = starts.get(tp), ends.get(tp)

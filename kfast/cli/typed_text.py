@@ -67,26 +67,29 @@ class TypedTexts:
         self._errors = errors
         self._topic = topic
         self._texts: list[ColumnTexts] = []
-        self._found: TypedRows | None = None
+        self._decoded: TypedRows | None = None
         self._first = 0
         self.nulled = 0
 
     def columns(self) -> Columns:
         """Return the columns where no record has come."""
-        types = {name: self._type_of(name, each) for name, each in self._deserializers.items()}
-        made: dict[str, list[TypedColumn]] = {}
+        types = {
+            name: self._type_of(name, deserializer)
+            for name, deserializer in self._deserializers.items()
+        }
+        columns: dict[str, list[TypedColumn]] = {}
         taken = self._taken_names(types)
         for name, kind in types.items():
             if not self._is_flattened(kind):
-                made[name] = [_column(name, kind)]
+                columns[name] = [_column(name, kind)]
                 continue
             assert kind is not None
             names = _free_names(name, [field.name for field in kind.fields], taken)
-            made[name] = [
+            columns[name] = [
                 _column(member, field.type)
                 for member, field in zip(names, kind.fields, strict=True)
             ]
-        return made
+        return columns
 
     def _type_of(self, name: str, deserializer: TypedDeserializer) -> DataType | None:
         """Return the type of a key or value, as far as it is needed and known without records."""
@@ -107,24 +110,24 @@ class TypedTexts:
 
     def note(self, stop: int) -> None:
         """Count what is bad in the rows before one, and keep it for ``--errors``."""
-        found = self._found
-        if found is None or not len(found.error_rows):
+        decoded = self._decoded
+        if decoded is None or not len(decoded.error_rows):
             return
-        done = int(np.searchsorted(found.error_rows, stop - self._first))
+        done = int(np.searchsorted(decoded.error_rows, stop - self._first))
         if not done:
             return
         if self._on_error == "null":
             self.nulled += done
         if self._errors is not None:
-            self._errors.add(found.errors[:done])
-        found.error_rows = found.error_rows[done:]
-        found.errors = found.errors[done:]
+            self._errors.add(decoded.errors[:done])
+        decoded.error_rows = decoded.error_rows[done:]
+        decoded.errors = decoded.errors[done:]
 
     def _piece(self, rows: Slice, start: int, stop: int) -> Piece:
         tp = rows.topic_partition
         # A registry that has just failed is not asked again by what ends the text.
         topic, self._topic = self._topic, None
-        found = decode_typed(
+        decoded = decode_typed(
             tp.topic,
             tp.partition,
             rows.index,
@@ -132,28 +135,28 @@ class TypedTexts:
             self._deserializers,
             on_error=self._on_error,
         )
-        self._found, self._first, self._topic = found, start, topic
+        self._decoded, self._first, self._topic = decoded, start, topic
         columns: dict[str, list[TypedColumn]] = {}
         nodes: list[ColumnData] = []
-        taken = self._taken_names({name: node.field.type for name, node in found.nodes.items()})
+        taken = self._taken_names({name: node.field.type for name, node in decoded.nodes.items()})
         for name in self._deserializers:
-            members = self._members(name, found.nodes[name], taken)
+            members = self._members(name, decoded.nodes[name], taken)
             columns[name] = [_column(member, node.field.type) for member, node in members]
             nodes += [node for _, node in members]
         while len(self._texts) < len(nodes):
             self._texts.append(ColumnTexts(is_json=self._is_json))
         for texts, node in zip(self._texts, nodes, strict=False):
             texts.write(text_source(node))
-        is_left_out = found.is_bad if self._on_error == "skip" else None
+        is_left_out = decoded.is_bad if self._on_error == "skip" else None
         typed = {
             "columns": self._texts,
             "first": start,
             "left_out": None if is_left_out is None else is_left_out.view(np.uint8),
         }
-        error = found.error
+        error = decoded.error
         if error is not None:
             with_command_hint(error)
-        return Piece(start + found.count, columns, typed, error)
+        return Piece(start + decoded.count, columns, typed, error)
 
     def _members(
         self, name: str, node: ColumnData, taken: set[str]
@@ -163,7 +166,7 @@ class TypedTexts:
             return [(name, node)]
         members = [*StructColumn(node).flattened()]
         names = _free_names(name, [member for member, _ in members], taken)
-        return [*zip(names, (each for _, each in members), strict=True)]
+        return [*zip(names, (node for _, node in members), strict=True)]
 
     def _is_flattened(self, kind: DataType | None) -> bool:
         return self.is_flat and kind is not None and kind.kind is Kind.STRUCT

@@ -53,13 +53,13 @@ class TypedOptions:
     message: str | None = None
     imports: tuple[str, ...] = ()
 
-    def given(self) -> list[str]:
+    def names(self) -> list[str]:
         """Return the names of the options that are given."""
         return [name for name in _NAMES if getattr(self, name)]
 
 
 def taken_options(values: dict[str, Any]) -> dict[str, TypedOptions]:
-    """Return what is said of keys and values, taken from a command's arguments."""
+    """Take the options of keys and values out of a command's arguments."""
     return {
         column: TypedOptions(*(values.pop(f"{column}_{name}") for name in _NAMES))
         for column in ("key", "value")
@@ -137,7 +137,7 @@ def typed_deserializers(
 
 def refuse_schema_options(column: str, kind: str, typed: TypedOptions) -> None:
     """Refuse what is said besides a kind that has no schema."""
-    for name in typed.given():
+    for name in typed.names():
         raise ConfigurationError(
             f"--{column}-{name}: {column}s of kind {kind} have no schema",
             hint=f"--{column} {' or '.join(TYPED_FORMATS)}",
@@ -146,9 +146,9 @@ def refuse_schema_options(column: str, kind: str, typed: TypedOptions) -> None:
 
 def _has_schema(column: str, typed: TypedOptions) -> bool:
     """Return whether JSON has one; without it, documents are written as they are."""
-    if typed.schema is None and typed.given():
+    if typed.schema is None and typed.names():
         raise ConfigurationError(
-            f"--{column}-{typed.given()[0]} without a schema",
+            f"--{column}-{typed.names()[0]} without a schema",
             hint=f"--{column}-schema TEXT or @FILE",
         )
     return typed.schema is not None

@@ -68,28 +68,28 @@ class BootstrapDiagnosis:
             self._trying_since_ms = None
             self.has_reached_broker = True
 
-    def failed(self, known: NodeConnectionState, bootstrap_nodes: Collection[Node]) -> None:
+    def failed(self, node_state: NodeConnectionState, bootstrap_nodes: Collection[Node]) -> None:
         """Note a failed attempt; recognise a broker whose advertised address cannot be reached."""
-        node, error = known.node, known.last_error
+        node, error = node_state.node, node_state.last_error
         if error is None or node.node_id < 0:
             return
-        if self.advertised_error(known, bootstrap_nodes) is not None:
-            self._advertised_error = self.advertised_error(known, bootstrap_nodes)
+        if self.advertised_error(node_state, bootstrap_nodes) is not None:
+            self._advertised_error = self.advertised_error(node_state, bootstrap_nodes)
 
     def advertised_error(
-        self, known: NodeConnectionState, bootstrap_nodes: Collection[Node]
+        self, node_state: NodeConnectionState, bootstrap_nodes: Collection[Node]
     ) -> KafkaError | None:
         """Return the error for a broker that was never reached at the address it advertises.
 
         One that does not resolve is always the address's fault. Otherwise the broker may just be
         down: it is the address only if no broker of the cluster was ever reached.
         """
-        node, error = known.node, known.last_error
+        node, error = node_state.node, node_state.last_error
         kind = diagnosis.failure_kind(error)
         if (
             error is None
             or self._bootstrap is None
-            or known.was_ready
+            or node_state.was_ready
             or kind in _NEVER_ADVERTISED
             or any((node.host, node.port) == (b.host, b.port) for b in bootstrap_nodes)
         ):
@@ -146,21 +146,21 @@ class BootstrapDiagnosis:
         )
 
     @staticmethod
-    def _failure_of(known: NodeConnectionState, now_ms: int) -> KafkaError | None:
-        if known.last_error is not None or known.is_down:
-            return known.last_error
-        pending_ms = now_ms - known.attempt_ms
+    def _failure_of(node_state: NodeConnectionState, now_ms: int) -> KafkaError | None:
+        if node_state.last_error is not None or node_state.is_down:
+            return node_state.last_error
+        pending_ms = now_ms - node_state.attempt_ms
         if pending_ms < CONNECTING_GRACE_MS:
             return None
-        if known.addresses.needs_resolving:
-            return diagnosis.look_up_timed_out(known.node, pending_ms)
-        if known.is_logging_in:
-            return diagnosis.login_timed_out(known.node, pending_ms)
+        if node_state.addresses.needs_resolving:
+            return diagnosis.look_up_timed_out(node_state.node, pending_ms)
+        if node_state.is_logging_in:
+            return diagnosis.login_timed_out(node_state.node, pending_ms)
         return diagnosis.setup_timed_out(
-            known.node,
+            node_state.node,
             pending_ms,
-            is_connected=known.state is not ConnectionState.CONNECTING,
-            is_handshaking=known.is_handshaking,
+            is_connected=node_state.state is not ConnectionState.CONNECTING,
+            is_handshaking=node_state.is_handshaking,
         )
 
     def __repr__(self) -> str:

@@ -75,7 +75,7 @@ class Cluster:
     """Topic id to name, for the topics of this snapshot that have one."""
 
     def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
-        """Return what is known of a partition, None if it is not known to exist."""
+        """Return the metadata of a partition, None for one that is not in this snapshot."""
         topic = self.topics.get(tp.topic)
         return None if topic is None else topic.partitions.get(tp.partition)
 
@@ -98,18 +98,22 @@ class Cluster:
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partition numbers of a topic, None if the topic is not known."""
-        found = self.topics.get(topic)
-        return None if found is None else set(found.partitions)
+        metadata = self.topics.get(topic)
+        return None if metadata is None else set(metadata.partitions)
 
     def topic_partitions(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of a topic in order; empty if the topic is not known."""
-        found = self.topics.get(topic)
-        return [] if found is None else [TopicPartition(topic, p) for p in sorted(found.partitions)]
+        metadata = self.topics.get(topic)
+        return (
+            []
+            if metadata is None
+            else [TopicPartition(topic, p) for p in sorted(metadata.partitions)]
+        )
 
     def topic_id(self, topic: str) -> bytes | None:
         """Return a topic's id, None if the topic or its id is not known."""
-        found = self.topics.get(topic)
-        return None if found is None or found.topic_id == ZERO_UUID else found.topic_id
+        metadata = self.topics.get(topic)
+        return None if metadata is None or metadata.topic_id == ZERO_UUID else metadata.topic_id
 
     def __repr__(self) -> str:
         return (

@@ -152,55 +152,55 @@ class ClusterConnectionStates:
 
     def state(self, key: ConnectionKey) -> ConnectionState:
         """Return the state of a connection; DISCONNECTED if it was never tried."""
-        known = self._states.get(key)
-        return ConnectionState.DISCONNECTED if known is None else known.state
+        node_state = self._states.get(key)
+        return ConnectionState.DISCONNECTED if node_state is None else node_state.state
 
     def is_ready(self, key: ConnectionKey, now_ms: int) -> bool:
         """Return whether requests can be sent: READY and not throttled."""
-        known = self._states.get(key)
+        node_state = self._states.get(key)
         return (
-            known is not None
-            and known.state is ConnectionState.READY
-            and known.throttled_until_ms <= now_ms
-            and not known.is_authenticating_again
+            node_state is not None
+            and node_state.state is ConnectionState.READY
+            and node_state.throttled_until_ms <= now_ms
+            and not node_state.is_authenticating_again
         )
 
     def can_connect(self, key: ConnectionKey, now_ms: int) -> bool:
         """Return whether an attempt may start: no connection, and the backoff is over."""
         if self.has_refusals and self.refusal(key.node_id, now_ms) is not None:
             return False
-        known = self._states.get(key)
-        return known is None or (
-            known.is_down and (known.retry_ms is None or known.retry_ms <= now_ms)
+        node_state = self._states.get(key)
+        return node_state is None or (
+            node_state.is_down and (node_state.retry_ms is None or node_state.retry_ms <= now_ms)
         )
 
     def delay(self, key: ConnectionKey, now_ms: int) -> int:
         """Return ms until a connect or a send may be tried; ``NEVER_MS`` while setting up."""
-        known = self._states.get(key)
-        if known is None or known.is_down:
+        node_state = self._states.get(key)
+        if node_state is None or node_state.is_down:
             refusal = self._refusal_of(key.node_id, now_ms) if self.has_refusals else None
-            retry_ms = None if known is None else known.retry_ms
+            retry_ms = None if node_state is None else node_state.retry_ms
             until_ms = max(retry_ms or now_ms, now_ms if refusal is None else refusal.until_ms)
             return max(0, until_ms - now_ms)
-        if known.state is ConnectionState.READY and not known.is_authenticating_again:
-            return max(0, known.throttled_until_ms - now_ms)
+        if node_state.state is ConnectionState.READY and not node_state.is_authenticating_again:
+            return max(0, node_state.throttled_until_ms - now_ms)
         return NEVER_MS
 
     def is_unreachable(self, key: ConnectionKey, now_ms: int) -> bool:
         """Return whether the last attempt failed and the next one has to wait."""
-        known = self._states.get(key)
-        return (
-            known is not None
-            and known.state is ConnectionState.DISCONNECTED  # not a refusal, which is its answer
-            and known.failed_attempts > 0
+        node_state = self._states.get(key)
+        return (  # a refusal is the answer of a node
+            node_state is not None
+            and node_state.state is ConnectionState.DISCONNECTED
+            and node_state.failed_attempts > 0
             and not self.can_connect(key, now_ms)
         )
 
     def setting_up(self) -> Iterator[tuple[ConnectionKey, NodeConnectionState]]:
         """Yield the connections that are being set up."""
-        for key, known in list(self._states.items()):
-            if known.state is not ConnectionState.READY and not known.is_down:
-                yield key, known
+        for key, node_state in list(self._states.items()):
+            if node_state.state is not ConnectionState.READY and not node_state.is_down:
+                yield key, node_state
 
     def refusal(self, node_id: int, now_ms: int) -> AuthenticationError | None:
         """Return why a node is left alone after a refusal, None if it is not."""
@@ -213,7 +213,7 @@ class ClusterConnectionStates:
     @property
     def is_any_ready(self) -> bool:
         """Whether requests can be sent to any node."""
-        return any(known.state is ConnectionState.READY for _, known in self.items())
+        return any(node_state.state is ConnectionState.READY for _, node_state in self.items())
 
     def end_refusals(self, now_ms: int) -> None:
         """Note that the time of refusals may be over."""
@@ -224,11 +224,11 @@ class ClusterConnectionStates:
         """Allow new attempts at all nodes that refused: they may accept what has changed."""
         self._refusals.clear()
         self.has_refusals = False
-        for key, known in self._states.items():
-            if known.state is ConnectionState.AUTHENTICATION_FAILED:
-                self._move(key, known, ConnectionState.DISCONNECTED)
-                known.retry_ms = None
-                known.last_error = None
+        for key, node_state in self._states.items():
+            if node_state.state is ConnectionState.AUTHENTICATION_FAILED:
+                self._move(key, node_state, ConnectionState.DISCONNECTED)
+                node_state.retry_ms = None
+                node_state.last_error = None
 
     def items(self) -> Iterable[tuple[ConnectionKey, NodeConnectionState]]:
         """Return all connections ever tried, as a copy that may be read from any thread."""
@@ -238,32 +238,32 @@ class ClusterConnectionStates:
 
     def connecting(self, key: ConnectionKey, node: Node, now_ms: int) -> NodeConnectionState:
         """Start an attempt, or start afresh if the node has another endpoint than before."""
-        known = self._states.get(key)
-        if known is None or known.node[:3] != node[:3]:
-            known = self._states[key] = NodeConnectionState(node)
-        self._move(key, known, ConnectionState.CONNECTING)
-        known.node = node
-        known.attempt_ms = now_ms
-        known.is_handshaking = False
-        known.steps = 0
-        known.deadline_ms = now_ms + self._setup_timeout.backoff_ms(
-            known.slow_attempts, self._clock
+        node_state = self._states.get(key)
+        if node_state is None or node_state.node[:3] != node[:3]:
+            node_state = self._states[key] = NodeConnectionState(node)
+        self._move(key, node_state, ConnectionState.CONNECTING)
+        node_state.node = node
+        node_state.attempt_ms = now_ms
+        node_state.is_handshaking = False
+        node_state.steps = 0
+        node_state.deadline_ms = now_ms + self._setup_timeout.backoff_ms(
+            node_state.slow_attempts, self._clock
         )
-        return known
+        return node_state
 
     def progressed(self, key: ConnectionKey, steps: int, now_ms: int) -> None:
         """Note how many steps of its set-up a connection has come: the next one has its own time.
 
         A step is the TCP connection, the TLS handshake, or an answer to the log-in.
         """
-        known = self._states[key]
-        if steps <= known.steps:
+        node_state = self._states[key]
+        if steps <= node_state.steps:
             return
-        known.steps = steps
+        node_state.steps = steps
         timeout = self._setup_timeout
-        end_ms = known.attempt_ms + max(timeout.initial_ms, timeout.max_ms)
-        step_end_ms = now_ms + timeout.backoff_ms(known.slow_attempts, self._clock)
-        known.deadline_ms = max(known.deadline_ms, min(end_ms, step_end_ms))
+        end_ms = node_state.attempt_ms + max(timeout.initial_ms, timeout.max_ms)
+        step_end_ms = now_ms + timeout.backoff_ms(node_state.slow_attempts, self._clock)
+        node_state.deadline_ms = max(node_state.deadline_ms, min(end_ms, step_end_ms))
 
     def authenticating(self, key: ConnectionKey) -> None:
         """Note that the transport is up and the log-in begins."""
@@ -279,24 +279,24 @@ class ClusterConnectionStates:
 
     def ready(self, key: ConnectionKey) -> int:
         """Note that requests can be sent; return how many attempts had failed before."""
-        known = self._states[key]
-        self._move(key, known, ConnectionState.READY)
-        failed, known.failed_attempts = known.failed_attempts, 0
-        known.slow_attempts = 0
-        known.retry_ms = None
-        known.throttled_until_ms = 0
-        known.last_error = None
-        known.was_ready = True
-        known.reported = None
-        known.is_authenticating_again = False
+        node_state = self._states[key]
+        self._move(key, node_state, ConnectionState.READY)
+        failed, node_state.failed_attempts = node_state.failed_attempts, 0
+        node_state.slow_attempts = 0
+        node_state.retry_ms = None
+        node_state.throttled_until_ms = 0
+        node_state.last_error = None
+        node_state.was_ready = True
+        node_state.reported = None
+        node_state.is_authenticating_again = False
         self._refusals.accepted(key.node_id)
         self.has_refusals = bool(self._refusals)
         return failed
 
     def renamed(self, before: ConnectionKey, key: ConnectionKey, node: Node) -> None:
         """Note that the node of a READY connection has turned out to be another, known one."""
-        known = self._states[key] = self._states.pop(before)
-        known.node = node
+        node_state = self._states[key] = self._states.pop(before)
+        node_state.node = node
         self._refusals.accepted(key.node_id)
         self.has_refusals = bool(self._refusals)
 
@@ -304,58 +304,60 @@ class ClusterConnectionStates:
         self, key: ConnectionKey, error: KafkaError, now_ms: int, *, timed_out: bool = False
     ) -> NodeConnectionState:
         """Note a failed attempt or a lost connection, and start the backoff."""
-        known = self._states[key]
-        known.is_authenticating_again = False
-        if isinstance(error, AuthenticationError) and known.state is not ConnectionState.READY:
-            return self._authentication_failed(key, known, error, now_ms)
+        node_state = self._states[key]
+        node_state.is_authenticating_again = False
+        if isinstance(error, AuthenticationError) and node_state.state is not ConnectionState.READY:
+            return self._authentication_failed(key, node_state, error, now_ms)
         kind = diagnosis.failure_kind(error)
-        known.closed_at_once = known.closed_at_once + 1 if kind is FailureKind.NO_LOGIN else 0
+        node_state.closed_at_once = (
+            node_state.closed_at_once + 1 if kind is FailureKind.NO_LOGIN else 0
+        )
         # For a server that closes instead of answering each log-in may count as a wrong password.
         in_login = kind is FailureKind.CLOSED_IN_LOGIN
         backoff = TRANSIENT_BACKOFF if in_login else self._reconnect_backoff
-        known.retry_ms = now_ms + backoff.backoff_ms(
-            known.failed_attempts + known.closed_at_once, self._clock
+        node_state.retry_ms = now_ms + backoff.backoff_ms(
+            node_state.failed_attempts + node_state.closed_at_once, self._clock
         )
-        if known.state is ConnectionState.READY:
-            known.addresses.lost()
+        if node_state.state is ConnectionState.READY:
+            node_state.addresses.lost()
         else:
-            known.addresses.failed()
-            known.failed_attempts += 1
-            known.slow_attempts += timed_out
-        self._move(key, known, ConnectionState.DISCONNECTED)
-        known.last_error = error
-        return known
+            node_state.addresses.failed()
+            node_state.failed_attempts += 1
+            node_state.slow_attempts += timed_out
+        self._move(key, node_state, ConnectionState.DISCONNECTED)
+        node_state.last_error = error
+        return node_state
 
     def _authentication_failed(
         self,
         key: ConnectionKey,
-        known: NodeConnectionState,
+        node_state: NodeConnectionState,
         error: AuthenticationError,
         now_ms: int,
     ) -> NodeConnectionState:
-        known.retry_ms = self._refusals.refused(key.node_id, error, now_ms).until_ms
+        node_state.retry_ms = self._refusals.refused(key.node_id, error, now_ms).until_ms
         self.has_refusals = True
-        known.addresses.forget()
-        known.failed_attempts += 1
-        self._move(key, known, ConnectionState.AUTHENTICATION_FAILED)
-        known.last_error = error
-        return known
+        node_state.addresses.forget()
+        node_state.failed_attempts += 1
+        self._move(key, node_state, ConnectionState.AUTHENTICATION_FAILED)
+        node_state.last_error = error
+        return node_state
 
     def closed(self, key: ConnectionKey) -> None:
         """Note that this side closed the connection without an error: no backoff."""
-        known = self._states.get(key)
-        if known is not None and not known.is_down:
-            known.is_authenticating_again = False
-            self._move(key, known, ConnectionState.DISCONNECTED)
-            known.addresses.forget()
-            known.last_error = None
+        node_state = self._states.get(key)
+        if node_state is not None and not node_state.is_down:
+            node_state.is_authenticating_again = False
+            self._move(key, node_state, ConnectionState.DISCONNECTED)
+            node_state.addresses.forget()
+            node_state.last_error = None
 
     def throttle(self, key: ConnectionKey, until_ms: int, now_ms: int) -> None:
         """Mute a connection, for at most ``MAX_THROTTLE_MS`` (KIP-219)."""
-        known = self._states.get(key)
-        if known is not None:
+        node_state = self._states.get(key)
+        if node_state is not None:
             until_ms = min(until_ms, now_ms + MAX_THROTTLE_MS)
-            known.throttled_until_ms = max(known.throttled_until_ms, until_ms)
+            node_state.throttled_until_ms = max(node_state.throttled_until_ms, until_ms)
 
     def remove(self, key: ConnectionKey) -> None:
         """Forget a connection altogether."""
@@ -363,17 +365,17 @@ class ClusterConnectionStates:
 
     def forget_addresses(self) -> None:
         """Make every next attempt resolve its name again."""
-        for known in self._states.values():
-            known.addresses.forget()
+        for node_state in self._states.values():
+            node_state.addresses.forget()
 
     @staticmethod
-    def _move(key: ConnectionKey, known: NodeConnectionState, state: ConnectionState) -> None:
-        if state not in _TRANSITIONS[known.state]:
+    def _move(key: ConnectionKey, node_state: NodeConnectionState, state: ConnectionState) -> None:
+        if state not in _TRANSITIONS[node_state.state]:
             raise IllegalStateError(
-                f"connection to node {key.node_id} cannot go from {known.state.value} to "
+                f"connection to node {key.node_id} cannot go from {node_state.state.value} to "
                 f"{state.value}"
             )
-        known.state = state
+        node_state.state = state
 
     def __repr__(self) -> str:
         states = ", ".join(f"{k.node_id}/{k.channel.name}:{s.state.value}" for k, s in self.items())

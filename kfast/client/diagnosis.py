@@ -149,7 +149,7 @@ def failure_kind(error: KafkaError | None) -> FailureKind | None:
 
 
 def kind_of_first_bytes(data: bytes) -> FailureKind | None:
-    """Return what a server is that begins its answer with these bytes; None if it may be Kafka."""
+    """Return the kind of server whose answer begins with these bytes; None if it may be Kafka."""
     for prefix, kind in _FIRST_BYTES:
         if data.startswith(prefix):
             return kind
@@ -282,8 +282,8 @@ def not_kafka(
         hint = f'security_protocol="{protocol}", or the plaintext port'
         return connection_failure(kind, text, node, hint=hint)
     answer = "HTTP, not Kafka" if kind is FailureKind.HTTP else "something other than Kafka"
-    found = f'"{_printable(received)}"'
-    return connection_failure(kind, f"{name} answers {answer}", node, found=found)
+    quoted = f'"{_printable(received)}"'
+    return connection_failure(kind, f"{name} answers {answer}", node, found=quoted)
 
 
 def connection_lost(node: Node, reason: str) -> DisconnectError:

@@ -147,11 +147,11 @@ class Metadata:
         return self._topic_ids - self.cluster.topic_names.keys()
 
     def _scope_changed(self, before: frozenset[str] | None) -> None:
-        wanted = self.topics
-        if wanted is None:
+        topics = self.topics
+        if topics is None:
             grown = before is not None
         else:  # what is in the snapshot is as new as the rest of it, wanted before or not
-            grown = not wanted <= self.cluster.topics.keys() | (before or ())
+            grown = not topics <= self.cluster.topics.keys() | (before or ())
         if grown:
             self._is_update_needed = True
             self._grown()
@@ -224,17 +224,17 @@ class Metadata:
             return False
         scope = self.scope() if scope is None else scope
         by_id = scope.topic_ids
-        wanted = self.topics
+        retained = self.topics
         requested = scope.topics
         if by_id:
             requested = frozenset(t.name for t in response.topics if t.name and t.topic_id in by_id)
-            wanted = None if wanted is None else wanted | requested
+            retained = None if retained is None else retained | requested
         old = self.cluster
         merged = merge_topics(
             old.topics,
             response,
             requested=requested,
-            wanted=wanted,
+            retained=retained,
             history=self._history,
             api_version=api_version,
         )
@@ -258,7 +258,7 @@ class Metadata:
         )
         self.topic_errors = MappingProxyType(errors)
         kept = frozenset() if requested is None else self._incomplete - requested
-        self._incomplete = merged.incomplete | (kept if wanted is None else kept & wanted)
+        self._incomplete = merged.incomplete | (kept if retained is None else kept & retained)
         self.version += 1
         self.last_error = None
         self._has_asked_by_id = bool(by_id)
@@ -267,7 +267,7 @@ class Metadata:
             self._pause(now_ms, max(0, self._fruitless_attempts - 1))
             return True
         self._last_success_ms = now_ms
-        is_scope_covered = requested is None or (wanted is not None and wanted <= requested)
+        is_scope_covered = requested is None or (retained is not None and retained <= requested)
         self._is_update_needed = not is_scope_covered
         if is_scope_covered:
             self._pause(now_ms, max(0, self._fruitless_attempts - 1))
@@ -303,14 +303,14 @@ class Metadata:
         named = {endpoint[0]: Node(*endpoint) for endpoint in endpoints}
         changed: dict[str, dict[int, PartitionMetadata]] = {}
         for tp, (leader_id, epoch) in leaders.items():
-            known = old.partition(tp)
-            if known is None or epoch <= known.leader_epoch or epoch == NO_EPOCH:
+            current = old.partition(tp)
+            if current is None or epoch <= current.leader_epoch or epoch == NO_EPOCH:
                 continue
             if leader_id in named:
                 brokers[leader_id] = named[leader_id]
             elif leader_id not in brokers:
                 continue
-            partition = replace(known, leader_id=leader_id, leader_epoch=epoch, error_code=0)
+            partition = replace(current, leader_id=leader_id, leader_epoch=epoch, error_code=0)
             changed.setdefault(tp.topic, {})[tp.partition] = partition
         if not changed:
             return set()

@@ -60,36 +60,36 @@ class MergedTopics:
 
     topics: Mapping[str, TopicMetadata]
     errors: Mapping[str, int]
-    """Topic-level codes of the response, for topics that are wanted."""
+    """Topic-level codes of the response, for topics that are retained."""
     incomplete: frozenset[str]
     """Topics for which another refresh should follow soon: it is missing or one of its leaders is,
     or the access to it is denied, which an administrator may change."""
 
 
 def merge_topics(
-    known: Mapping[str, TopicMetadata],
+    previous: Mapping[str, TopicMetadata],
     response: MetadataResponse,
     *,
     requested: frozenset[str] | None,
-    wanted: frozenset[str] | None,
+    retained: frozenset[str] | None,
     history: dict[str, TopicHistory],
     api_version: int,
 ) -> MergedTopics:
-    """Merge the topics of a response into the known ones.
+    """Merge the topics of a response into the ``previous`` ones.
 
-    ``requested`` are the names in the request and ``wanted`` those wanted now, None for all topics;
-    topics not wanted any more are dropped. ``history`` is updated.
+    ``requested`` are the names in the request and ``retained`` those to keep, None for all topics;
+    topics of other names are dropped. ``history`` is updated.
     """
     by_name = {topic.name: topic for topic in response.topics if topic.name}
-    names = dict.fromkeys([*known, *(requested or ()), *by_name])
+    names = dict.fromkeys([*previous, *(requested or ()), *by_name])
     topics: dict[str, TopicMetadata] = {}
     errors: dict[str, int] = {}
     incomplete: set[str] = set()
     for name in names:
-        if wanted is not None and name not in wanted:
+        if retained is not None and name not in retained:
             history.pop(name, None)
             continue
-        before = known.get(name)
+        before = previous.get(name)
         received = by_name.get(name)
         if received is None and requested is not None and name not in requested:
             if before is not None:  # the request did not ask for it
@@ -138,9 +138,9 @@ def _merge_topic(
             before = None
     old = {} if before is None else before.partitions
     partitions = dict(old)
-    for part in received.partitions:
-        index = part.partition_index
-        partitions[index] = _merge_partition(old.get(index), part, api_version)
+    for partition in received.partitions:
+        index = partition.partition_index
+        partitions[index] = _merge_partition(old.get(index), partition, api_version)
     after = TopicMetadata(name, topic_id, received.is_internal, 0, partitions)
     return before if before == after else after
 

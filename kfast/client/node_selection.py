@@ -62,15 +62,15 @@ def _rank(
     max_in_flight: int,
     now_ms: int,
 ) -> tuple[int, int] | None:
-    known = states.get(key)
-    if known is None:
+    node_state = states.get(key)
+    if node_state is None:
         return (_CONNECTABLE, 0) if states.can_connect(key, now_ms) else None
-    if known.state is ConnectionState.READY:
+    if node_state.state is ConnectionState.READY:
         is_free = states.is_ready(key, now_ms) and in_flight < max_in_flight
         return (_READY if is_free else _BUSY), in_flight
-    if known.is_down:
-        return (_CONNECTABLE, known.attempt_ms) if states.can_connect(key, now_ms) else None
-    age_ms = now_ms - known.attempt_ms
+    if node_state.is_down:
+        return (_CONNECTABLE, node_state.attempt_ms) if states.can_connect(key, now_ms) else None
+    age_ms = now_ms - node_state.attempt_ms
     return (_YOUNG if age_ms < CONNECTING_GRACE_MS else _OLD), -age_ms
 
 
@@ -81,12 +81,16 @@ def ms_until_choice_changes(
     waits = []
     for node_id in node_ids:
         key = ConnectionKey(node_id, Channel.DATA)
-        known = states.get(key)
-        if known is None and states.can_connect(key, now_ms):
+        node_state = states.get(key)
+        if node_state is None and states.can_connect(key, now_ms):
             continue
         wait = states.delay(key, now_ms)
-        if known is not None and not known.is_down and known.state is not ConnectionState.READY:
-            wait = known.attempt_ms + CONNECTING_GRACE_MS - now_ms
+        if (
+            node_state is not None
+            and not node_state.is_down
+            and node_state.state is not ConnectionState.READY
+        ):
+            wait = node_state.attempt_ms + CONNECTING_GRACE_MS - now_ms
         if wait > 0:
             waits.append(wait)
     return min(waits, default=1 << 40)

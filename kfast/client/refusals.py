@@ -73,7 +73,7 @@ class Refusals:
 
     def end(self, now_ms: int) -> None:
         """Drop the refusals whose time is over; what counts them stays."""
-        for node_id in [n for n, each in self._by_node.items() if each.until_ms <= now_ms]:
+        for node_id in [n for n, refusal in self._by_node.items() if refusal.until_ms <= now_ms]:
             del self._by_node[node_id]
 
     def clear(self) -> None:

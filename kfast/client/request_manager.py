@@ -37,5 +37,5 @@ class RequestManager(Protocol):
     """Polled by the network thread once per turn of its loop."""
 
     def poll(self, now_ms: int) -> PollResult:
-        """Return what to send now and the time of the next poll."""
+        """Return the requests to send now and the time of the next poll."""
         ...

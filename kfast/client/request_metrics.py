@@ -51,8 +51,8 @@ class RequestMetrics:
 
     def of(self, *api_keys: int) -> ApiStats:
         """Return the statistics of the first of these APIs that was answered."""
-        found = (self._stats[key] for key in api_keys if key in self._stats)
-        return next(found, None) or self.empty()
+        stats = (self._stats[key] for key in api_keys if key in self._stats)
+        return next(stats, None) or self.empty()
 
     def empty(self) -> ApiStats:
         """Return statistics of nothing."""

@@ -174,18 +174,18 @@ class ObjectPlan:
 
 def plan_objects(name: str, chunks: Iterable[AnyArray]) -> ObjectPlan:
     """Choose a type that fits every value of every chunk."""
-    parts = list(chunks)
-    types = set(map(type, chain.from_iterable(parts))) - {type(None)}
+    arrays = list(chunks)
+    types = set(map(type, chain.from_iterable(arrays))) - {type(None)}
     kind = _SIMPLE.get(frozenset(types))
     if kind == "i8" and not all(
-        -(2**63) <= value < 2**63 for part in parts for value in part if value is not None
+        -(2**63) <= value < 2**63 for array in arrays for value in array if value is not None
     ):
         kind = None
     if kind is not None:
         return ObjectPlan(kind)
     pa = optional_package("pyarrow", f"exporting Python objects of column {name!r} to Arrow")
     try:
-        return ObjectPlan("pyarrow", pa.infer_type(list(chain.from_iterable(parts))))
+        return ObjectPlan("pyarrow", pa.infer_type(list(chain.from_iterable(arrays))))
     except _REFUSALS as error:
         raise _no_type(name, types, error) from error
 
@@ -308,13 +308,13 @@ def _fields(data: AnyArray, *, nested: bool) -> Iterator[tuple[str, AnyArray]]:
             yield name, field
 
 
-def constant_column(name: str, value: str, count: int, wanted: str = "u") -> ArrowColumn:
+def constant_column(name: str, value: str, count: int, arrow_format: str = "u") -> ArrowColumn:
     """Return one text repeated ``count`` times as ``utf8``, or past 2 GiB as ``large_utf8``.
 
-    ``wanted`` is ``u`` or ``U``.
+    ``arrow_format`` is ``u`` or ``U``.
     """
     raw = value.encode()
-    is_wide = wanted == "U" or len(raw) * count > INT32_MAX
+    is_wide = arrow_format == "U" or len(raw) * count > INT32_MAX
     offsets, payload = columns.repeat_value(raw, count, is_wide)
     return ArrowColumn(
         SchemaNode("U" if is_wide else "u", name, is_nullable=False),
@@ -465,8 +465,8 @@ def _times(name: str, data: AnyArray, is_null: NDArray[np.bool_] | None) -> Arro
         data = data.astype(f"{kind}8[{unit}]")
     # Times of day, and timestamps that are UTC, say so in the metadata of their dtype.
     metadata: Any = data.dtype.metadata or {}
-    known: str = metadata.get("arrow", formats[unit])
+    arrow_format: str = metadata.get("arrow", formats[unit])
     native: AnyArray = np.ascontiguousarray(data).view(np.int64)
-    if known in _SHORT_TIMES:
+    if arrow_format in _SHORT_TIMES:
         native = native.astype(np.int32)
-    return ArrowColumn(SchemaNode(known, name), ArrayNode(len(data), nulls, (bits, native)))
+    return ArrowColumn(SchemaNode(arrow_format, name), ArrayNode(len(data), nulls, (bits, native)))

@@ -168,13 +168,13 @@ class BytesColumn:
     def __getattr__(self, name: str) -> Any:
         """Make an array of a column made by `of_index`."""
         if name == "_lengths":
-            made = np.frombuffer(self.spans[2], np.int32)
+            array = np.frombuffer(self.spans[2], np.int32)
         elif name == "_starts":
-            made = np.frombuffer(self.spans[1], np.int32)
+            array = np.frombuffer(self.spans[1], np.int32)
         else:
             raise AttributeError(name)
-        setattr(self, name, made)
-        return made
+        setattr(self, name, array)
+        return array
 
     @classmethod
     def from_values(cls, values: Sequence[bytes | None]) -> BytesColumn:
@@ -183,16 +183,16 @@ class BytesColumn:
         return cls(b"".join(v for v in values if v), packed_starts(lengths), lengths)
 
     @classmethod
-    def concat(cls, parts: Sequence[BytesColumn]) -> BytesColumn:
+    def concat(cls, chunks: Sequence[BytesColumn]) -> BytesColumn:
         """Return the rows of several columns as one; the values are copied into one buffer."""
-        payload, starts = columns.pack([part.spans for part in parts])
-        origins = [part._origin for part in parts if part._origin is not None]
+        payload, starts = columns.pack([chunk.spans for chunk in chunks])
+        origins = [chunk._origin for chunk in chunks if chunk._origin is not None]
         origin = None
-        if origins and len(origins) == len(parts):
+        if origins and len(origins) == len(chunks):
             offsets = np.concatenate([origin.offsets for origin in origins])
             first = origins[0]
             origin = ColumnOrigin(first.topic, first.partition, first.column, offsets)
-        return cls(payload, starts, np.concatenate([p._lengths for p in parts]), origin=origin)
+        return cls(payload, starts, np.concatenate([p._lengths for p in chunks]), origin=origin)
 
     # --- the arrays -------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class BytesColumn:
     def select(self, rows: slice | ArrayLike) -> BytesColumn:
         """Return some rows (mask, slice or row numbers) over the same memory."""
         chosen = row_selection(rows, len(self))
-        made = BytesColumn(
+        selected = BytesColumn(
             self._data,
             take(self._starts, chosen),
             take(self._lengths, chosen),
@@ -269,8 +269,8 @@ class BytesColumn:
         if self._offsets is not None and isinstance(chosen, slice):
             start, stop, step = chosen.indices(len(self))
             if step == 1:
-                made._offsets = self._offsets[start : max(start, stop) + 1]
-        return made
+                selected._offsets = self._offsets[start : max(start, stop) + 1]
+        return selected
 
     # --- comparison -------------------------------------------------------------------------------
 
@@ -295,10 +295,10 @@ class BytesColumn:
         TypeError
             One of them is neither bytes nor None.
         """
-        wanted = set(values)
+        distinct = set(values)
         return self.equal_to_any(
-            [_bytes_value(value) for value in wanted if value is not None],
-            match_nulls=None in wanted,
+            [_bytes_value(value) for value in distinct if value is not None],
+            match_nulls=None in distinct,
         )
 
     def equal_to_any(
@@ -358,16 +358,16 @@ class BytesColumn:
             if bad >= 0:
                 raise self._misfit(bad, "is not UTF-8")
             return string_array(columns.text_list(*self.spans), flags is not None)
-        wanted = np.dtype(dtype)
-        if wanted.kind == "O":
+        target_dtype = np.dtype(dtype)
+        if target_dtype.kind == "O":
             return object_array(self.to_list())
-        if wanted.kind != "S":
-            return self.view(wanted)
+        if target_dtype.kind != "S":
+            return self.view(target_dtype)
         longest = int(self._lengths.max(initial=0))
-        width = wanted.itemsize or max(longest, 1)
+        width = target_dtype.itemsize or max(longest, 1)
         if longest > width:
             row = int(np.argmax(self._lengths > width))
-            raise self._misfit(row, f"has {self._lengths[row]} bytes, more than {wanted}")
+            raise self._misfit(row, f"has {self._lengths[row]} bytes, more than {target_dtype}")
         block = columns.gather_padded(*self.spans, width)
         return array_over(block, f"S{width}")
 
@@ -383,24 +383,26 @@ class BytesColumn:
             A value is null, has another size, or has a code point past U+10FFFF where the dtype
             has text; the message names the first one's offset.
         """
-        wanted = np.dtype(dtype)
-        if wanted.hasobject or not wanted.itemsize:
-            raise TypeError(f"values cannot be viewed as {wanted}")
-        block, bad = columns.view_fixed(*self.spans, wanted.itemsize)
+        target_dtype = np.dtype(dtype)
+        if target_dtype.hasobject or not target_dtype.itemsize:
+            raise TypeError(f"values cannot be viewed as {target_dtype}")
+        block, bad = columns.view_fixed(*self.spans, target_dtype.itemsize)
         if bad >= 0:
             length = int(self._lengths[bad])
             has = "is null" if length < 0 else f"has {length} bytes"
-            raise self._misfit(bad, f"{has}, a view as {wanted} needs {wanted.itemsize}")
+            raise self._misfit(
+                bad, f"{has}, a view as {target_dtype} needs {target_dtype.itemsize}"
+            )
         if not len(self):
-            return read_only(np.empty(0, wanted))
+            return read_only(np.empty(0, target_dtype))
         if block is not None:
-            made = array_over(block, wanted)
+            array = array_over(block, target_dtype)
         else:
-            made = array_over(self._data, wanted, len(self), int(self._starts[0]))
-        invalid = invalid_text(made)
+            array = array_over(self._data, target_dtype, len(self), int(self._starts[0]))
+        invalid = invalid_text(array)
         if invalid is not None:
             raise self._misfit(int(np.argmax(invalid)), INVALID_TEXT)
-        return made
+        return array
 
     def to_arrow(self, view: bool = False) -> pa.Array:
         """Return a ``pyarrow.Array``: ``binary`` (one copy) or ``binary_view`` (none).
@@ -462,12 +464,12 @@ def _bytes_value(value: object) -> bytes:
     return bytes(value)
 
 
-def span_column(column: BytesColumn, name: str, wanted: str) -> ArrowColumn:
+def span_column(column: BytesColumn, name: str, arrow_format: str) -> ArrowColumn:
     """Export byte spans in one of the formats ``z Z vz`` or ``u U vu``.
 
     A format that cannot hold the values is replaced by the one with 64-bit positions.
     """
-    if wanted[0] == "v":
+    if arrow_format[0] == "v":
         if memoryview(column.spans[0]).nbytes > INT32_MAX and column.nbytes <= INT32_MAX:
             column = column.compact()
         data = memoryview(column.spans[0])
@@ -475,24 +477,24 @@ def span_column(column: BytesColumn, name: str, wanted: str) -> ArrowColumn:
             views, validity, nulls = columns.binary_views(*column.spans)
             sizes = np.array([data.nbytes], np.int64)
             return ArrowColumn(
-                SchemaNode(wanted, name),
+                SchemaNode(arrow_format, name),
                 ArrayNode(len(column), nulls, (validity, views, data, sizes)),
             )
-        wanted = wanted[1].upper()
-    is_wide = wanted.isupper()
-    given = column._offsets
-    if given is not None:
-        made = wanted.upper() if is_wide or given.itemsize == 8 else wanted
+        arrow_format = arrow_format[1].upper()
+    is_wide = arrow_format.isupper()
+    own_offsets = column._offsets
+    if own_offsets is not None:
+        own_format = arrow_format.upper() if is_wide or own_offsets.itemsize == 8 else arrow_format
         bits, nulls = null_bits(column.is_null if column.null_count else None)
-        wide = given.astype(np.int64 if made.isupper() else np.int32, copy=False)
+        wide = own_offsets.astype(np.int64 if own_format.isupper() else np.int32, copy=False)
         return ArrowColumn(
-            SchemaNode(made, name), ArrayNode(len(column), nulls, (bits, wide, column._data))
+            SchemaNode(own_format, name), ArrayNode(len(column), nulls, (bits, wide, column._data))
         )
     offsets, payload, validity, nulls = columns.gather(*column.spans, is_wide)
     if len(offsets) == 8 * (len(column) + 1):
-        wanted = wanted.upper()
+        arrow_format = arrow_format.upper()
     return ArrowColumn(
-        SchemaNode(wanted, name), ArrayNode(len(column), nulls, (validity, offsets, payload))
+        SchemaNode(arrow_format, name), ArrayNode(len(column), nulls, (validity, offsets, payload))
     )
 
 

@@ -36,16 +36,16 @@ def arrow_of(
     node: ColumnData, name: str, requested: SchemaNode | None = None, *, is_nullable: bool
 ) -> ArrowColumn:
     """Return a column in the requested form, as far as its kind has more than one."""
-    made = node.field.type
-    storage = storage_of(made)
-    text = arrow_format(made)
-    if made.kind is Kind.NULL:  # has no buffers in Arrow
+    data_type = node.field.type
+    storage = storage_of(data_type)
+    text = arrow_format(data_type)
+    if data_type.kind is Kind.NULL:  # has no buffers in Arrow
         return ArrowColumn(
             SchemaNode(text, name, True, None), ArrayNode(node.length, node.length, ())
         )
     metadata = None
-    if made.kind is Kind.UUID or (made.kind is Kind.RAW and made.is_json):
-        metadata = _EXTENSIONS["arrow.uuid" if made.kind is Kind.UUID else "arrow.json"]
+    if data_type.kind is Kind.UUID or (data_type.kind is Kind.RAW and data_type.is_json):
+        metadata = _EXTENSIONS["arrow.uuid" if data_type.kind is Kind.UUID else "arrow.json"]
     children: tuple[ArrowColumn, ...] = ()
     dictionary: ArrowColumn | None = None
     if storage == BYTES:
@@ -58,7 +58,7 @@ def arrow_of(
         children = struct_children(node, requested)
     else:
         data: Any = np.ascontiguousarray(node.data)
-        if made.kind is Kind.BOOL:
+        if data_type.kind is Kind.BOOL:
             data, _count = columns.pack_bits(data)
         elif storage == DICTIONARY:
             assert node.categories is not None
@@ -85,9 +85,9 @@ def arrow_of(
 
 def struct_children(node: ColumnData, requested: SchemaNode | None) -> tuple[ArrowColumn, ...]:
     """Return the members of a struct; requested forms are found by name."""
-    wanted = {} if requested is None else {child.name: child for child in requested.children}
+    requests = {} if requested is None else {child.name: child for child in requested.children}
     return tuple(
-        arrow_of(child, field.name, wanted.get(field.name), is_nullable=child.field.is_nullable)
+        arrow_of(child, field.name, requests.get(field.name), is_nullable=child.field.is_nullable)
         for field, child in zip(node.field.type.fields, node.children, strict=True)
     )
 
@@ -95,16 +95,16 @@ def struct_children(node: ColumnData, requested: SchemaNode | None) -> tuple[Arr
 def _bytes_buffers(
     node: ColumnData, text: str, requested: SchemaNode | None
 ) -> tuple[str, tuple[Any, ...]]:
-    known = TEXT_FORMATS if text in "uU" else BINARY_FORMATS
-    wanted = known.get("" if requested is None else requested.format, text)
-    if wanted[0] == "v" and node.data.nbytes <= INT32_MAX:
+    formats = TEXT_FORMATS if text in "uU" else BINARY_FORMATS
+    target = formats.get("" if requested is None else requested.format, text)
+    if target[0] == "v" and node.data.nbytes <= INT32_MAX:
         starts, lengths = node.starts_and_lengths
         views, bits, _nulls = columns.binary_views(node.data, np.ascontiguousarray(starts), lengths)
-        return wanted, (bits, views, node.data, np.array([node.data.nbytes], np.int64))
-    is_wide = wanted.isupper() or node.offsets.itemsize == 8
+        return target, (bits, views, node.data, np.array([node.data.nbytes], np.int64))
+    is_wide = target.isupper() or node.offsets.itemsize == 8
     offsets = node.offsets.astype(np.int64 if is_wide else np.int32, copy=False)
-    wanted = wanted[-1]
-    return wanted.upper() if is_wide else wanted, (node.bits, offsets, node.data)
+    target = target[-1]
+    return target.upper() if is_wide else target, (node.bits, offsets, node.data)
 
 
 def _list_buffers(node: ColumnData, text: str) -> tuple[str, tuple[Any, ...]]:
@@ -116,11 +116,13 @@ def _list_buffers(node: ColumnData, text: str) -> tuple[str, tuple[Any, ...]]:
 
 
 def _list_children(node: ColumnData, requested: SchemaNode | None) -> tuple[ArrowColumn, ...]:
-    wanted = requested.children if requested is not None and requested.children else (None,)
+    requests = requested.children if requested is not None and requested.children else (None,)
     if node.field.type.kind is Kind.LIST:
         (child,) = node.children
-        return (arrow_of(child, child.field.name, wanted[0], is_nullable=child.field.is_nullable),)
-    inner = struct_children(node, wanted[0])
+        return (
+            arrow_of(child, child.field.name, requests[0], is_nullable=child.field.is_nullable),
+        )
+    inner = struct_children(node, requests[0])
     schema = SchemaNode("+s", "entries", False, None, tuple(child.schema for child in inner))
     length = node.children[0].length
     return (

@@ -57,9 +57,9 @@ _DTYPES: Final = {
 State = tuple[Any, ...]
 
 
-def storage_dtype(made: DataType) -> np.dtype[Any]:
+def storage_dtype(data_type: DataType) -> np.dtype[Any]:
     """Return the dtype of ``data`` for a type of fixed width, or of indices."""
-    return np.dtype(_DTYPES.get(made.kind) or f"V{made.width}")
+    return np.dtype(_DTYPES.get(data_type.kind) or f"V{data_type.width}")
 
 
 class ColumnData:
@@ -112,45 +112,45 @@ class ColumnData:
     def of_built(cls, field: SchemaField, built: Built) -> ColumnData:
         """Return a column over what ``_native.builders`` has finished."""
         storage, length, nulls, bits, data, offsets, dictionary, children = built
-        made = cls(
+        column = cls(
             field,
             length,
             children=lambda: [
-                ColumnData.of_built(child, part)
-                for child, part in zip(field.type.fields, children, strict=True)
+                ColumnData.of_built(child, child_built)
+                for child, child_built in zip(field.type.fields, children, strict=True)
             ],
             bits=bits,
             null_count=nulls,
         )
         if storage in (FIXED, DICTIONARY):
-            made.data = _array(data, storage_dtype(field.type), length)
+            column.data = _array(data, storage_dtype(field.type), length)
         elif storage == BYTES:
-            made.data = array_over(data, np.uint8)
+            column.data = array_over(data, np.uint8)
         if offsets is not None:
-            made.offsets = array_over(offsets, np.int32)
+            column.offsets = array_over(offsets, np.int32)
         if dictionary is not None:
             count, text_offsets, texts = dictionary
-            made.categories = cls(
+            column.categories = cls(
                 _CATEGORY,
                 count,
                 data=array_over(texts, np.uint8),
                 offsets=array_over(text_offsets, np.int32),
             )
-        return made
+        return column
 
     @classmethod
     def nulls(cls, field: SchemaField, length: int) -> ColumnData:
         """Return a column of nulls; of zeros where the field has none."""
-        made, storage = field.type, storage_of(field.type)
+        data_type, storage = field.type, storage_of(field.type)
         inner = 0 if storage == LIST else length
         nodes = cls(
             field,
             length,
-            children=[cls.nulls(child, inner) for child in made.fields],
+            children=[cls.nulls(child, inner) for child in data_type.fields],
             is_null=read_only(np.ones(length, np.bool_)) if field.is_nullable else None,
         )
         if storage in (FIXED, DICTIONARY):
-            nodes.data = read_only(np.zeros(length, storage_dtype(made)))
+            nodes.data = read_only(np.zeros(length, storage_dtype(data_type)))
         elif storage != STRUCT:
             nodes.offsets = read_only(np.zeros(length + 1, np.int32))
             nodes.data = None if storage == LIST else read_only(np.zeros(0, np.uint8))
@@ -195,10 +195,10 @@ class ColumnData:
 
     def select(self, rows: Rows) -> ColumnData:
         """Return some rows; a slice in steps of one shares all memory, other selections copy."""
-        made = self._select(rows)
+        selected = self._select(rows)
         if self.unknown is not None:
-            made.unknown = self.unknown.select(rows)
-        return made
+            selected.unknown = self.unknown.select(rows)
+        return selected
 
     def _select(self, rows: Rows) -> ColumnData:
         mask = None if self.is_null is None else take(self.is_null, rows)
@@ -290,7 +290,7 @@ class ColumnData:
         children: Sequence[ColumnData] = (),
     ) -> ColumnData:
         """Return values that were converted to the type of a field; nulls stay where they are."""
-        made = ColumnData(
+        column = ColumnData(
             field,
             self.length,
             data=data,
@@ -300,8 +300,8 @@ class ColumnData:
             null_count=self.null_count,
             unknown=self.unknown,
         )
-        made._mask = self._mask
-        return made
+        column._mask = self._mask
+        return column
 
     def with_nulls(self, mask: NDArray[np.bool_]) -> ColumnData:
         """Return a column in which the rows of a mask are null, too."""
@@ -320,16 +320,16 @@ class ColumnData:
 
     def compact(self) -> ColumnData:
         """Return the same rows in memory of their own."""
-        made = self.select(np.arange(self.length))
-        if made.categories is not None:
-            made.categories = made.categories.compact()
-        return made
+        copy = self.select(np.arange(self.length))
+        if copy.categories is not None:
+            copy.categories = copy.categories.compact()
+        return copy
 
     def blocks(self) -> Iterator[Any]:
         """Yield the buffers that the column keeps alive."""
-        for part in (self._bits, self._mask, self.data, self.offsets):
-            if part is not None:
-                yield part
+        for array in (self._bits, self._mask, self.data, self.offsets):
+            if array is not None:
+                yield array
         if self.categories is not None:
             yield from self.categories.blocks()
         for child in self.children:
@@ -385,8 +385,8 @@ class ColumnData:
             data=None if data is None else restored(data),
             offsets=None if offsets is None else restored(offsets),
             children=[
-                cls.of_state(child, part)
-                for child, part in zip(field.type.fields, children, strict=True)
+                cls.of_state(child, child_state)
+                for child, child_state in zip(field.type.fields, children, strict=True)
             ],
             categories=None if categories is None else cls.of_state(_CATEGORY, categories),
             bits=None if bits is None else restored(bits),
@@ -394,7 +394,7 @@ class ColumnData:
         )
 
     @classmethod
-    def concat(cls, parts: Sequence[ColumnData]) -> ColumnData:
+    def concat(cls, chunks: Sequence[ColumnData]) -> ColumnData:
         """Return the rows of several columns of one schema as one.
 
         Raises
@@ -402,42 +402,45 @@ class ColumnData:
         ConfigurationError
             Their schemas differ.
         """
-        first = parts[0]
-        if len(parts) == 1:
+        first = chunks[0]
+        if len(chunks) == 1:
             return first
-        for part in parts:
-            if part.field.type != first.field.type:
+        for chunk in chunks:
+            if chunk.field.type != first.field.type:
                 raise ConfigurationError(
                     f"columns of two schemas cannot be joined: {first.field.type} and "
-                    f"{part.field.type}"
+                    f"{chunk.field.type}"
                 )
-        length = sum(part.length for part in parts)
+        length = sum(chunk.length for chunk in chunks)
         mask = None
-        if any(part.null_count for part in parts):
-            mask = read_only(np.concatenate([_mask_of(part) for part in parts]))
-        unknown = UnknownFields.concat([(part.unknown, part.length) for part in parts])
-        made = cls(first.field, length, is_null=mask, unknown=unknown)
+        if any(chunk.null_count for chunk in chunks):
+            mask = read_only(np.concatenate([_mask_of(chunk) for chunk in chunks]))
+        unknown = UnknownFields.concat([(chunk.unknown, chunk.length) for chunk in chunks])
+        column = cls(first.field, length, is_null=mask, unknown=unknown)
         if first.offsets is not None:
-            items = [part.items for part in parts] if first.data is None else []
+            items = [chunk.items for chunk in chunks] if first.data is None else []
             inner = [children for _offsets, children in items]
-            made.offsets = _offsets_of(
-                np.cumsum(np.concatenate([np.diff(part.offsets) for part in parts]), dtype="i8")
+            column.offsets = _offsets_of(
+                np.cumsum(np.concatenate([np.diff(chunk.offsets) for chunk in chunks]), dtype="i8")
             )
             if first.data is not None:
-                made.data = read_only(
+                column.data = read_only(
                     np.concatenate(
-                        [part.data[int(part.offsets[0]) : int(part.offsets[-1])] for part in parts]
+                        [
+                            chunk.data[int(chunk.offsets[0]) : int(chunk.offsets[-1])]
+                            for chunk in chunks
+                        ]
                     )
                 )
         else:
-            inner = [part.children for part in parts]
+            inner = [chunk.children for chunk in chunks]
             if first.categories is not None:
-                made.categories, indices = _joined_categories(parts)
-                made.data = read_only(np.concatenate(indices))
+                column.categories, indices = _joined_categories(chunks)
+                column.data = read_only(np.concatenate(indices))
             elif first.data is not None:
-                made.data = read_only(np.concatenate([part.data for part in parts]))
-        made._children = tuple(map(cls.concat, zip(*inner, strict=True)))
-        return made
+                column.data = read_only(np.concatenate([chunk.data for chunk in chunks]))
+        column._children = tuple(map(cls.concat, zip(*inner, strict=True)))
+        return column
 
     def texts(self) -> list[Any]:
         """Return the texts of a dictionary's categories."""
@@ -454,8 +457,8 @@ def _array(buffer: Any, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
     return array_over(buffer, dtype, count)
 
 
-def _mask_of(part: ColumnData) -> NDArray[np.bool_]:
-    return np.zeros(part.length, np.bool_) if part.is_null is None else part.is_null
+def _mask_of(column: ColumnData) -> NDArray[np.bool_]:
+    return np.zeros(column.length, np.bool_) if column.is_null is None else column.is_null
 
 
 def _offsets_of(ends: NDArray[np.int64]) -> NDArray[Any]:
@@ -466,17 +469,17 @@ def _offsets_of(ends: NDArray[np.int64]) -> NDArray[Any]:
     return read_only(offsets)
 
 
-def _joined_categories(parts: Sequence[ColumnData]) -> tuple[ColumnData, list[NDArray[Any]]]:
-    """Return one dictionary for all parts, and their indices into it."""
+def _joined_categories(chunks: Sequence[ColumnData]) -> tuple[ColumnData, list[NDArray[Any]]]:
+    """Return one dictionary for all chunks, and their indices into it."""
     numbers: dict[str, int] = {}
     indices = []
-    for part in parts:
-        assert part.categories is not None
-        texts = part.categories.texts()
+    for chunk in chunks:
+        assert chunk.categories is not None
+        texts = chunk.categories.texts()
         table = np.fromiter(
             (numbers.setdefault(text, len(numbers)) for text in texts), np.int32, len(texts)
         )
-        indices.append(table[part.data] if len(texts) else np.zeros(part.length, np.int32))
+        indices.append(table[chunk.data] if len(texts) else np.zeros(chunk.length, np.int32))
     return categories_of(list(numbers)), indices
 
 

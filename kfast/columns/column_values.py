@@ -30,11 +30,11 @@ _ARRAYS: Final = {
 _DAY: Final = dt.timedelta(days=1)
 
 
-def has_array(made: DataType) -> bool:
+def has_array(data_type: DataType) -> bool:
     """Whether users get columns of a type as plain arrays."""
-    if made.kind in {Kind.DECIMAL128, Kind.DECIMAL256, Kind.UUID}:
+    if data_type.kind in {Kind.DECIMAL128, Kind.DECIMAL256, Kind.UUID}:
         return False
-    return made.width > 0 or made.kind is Kind.FIXED_BINARY
+    return data_type.width > 0 or data_type.kind is Kind.FIXED_BINARY
 
 
 def array_of(node: ColumnData) -> NDArray[Any]:
@@ -49,20 +49,24 @@ def array_of(node: ColumnData) -> NDArray[Any]:
 
 def plain_array(node: ColumnData) -> NDArray[Any]:
     """Return the same without a mask: zeros where null."""
-    made = node.field.type
+    data_type = node.field.type
     data: NDArray[Any] = node.data
-    if made.kind is Kind.DATE32:
+    if data_type.kind is Kind.DATE32:
         return read_only(data.astype("M8[D]"))
-    if made.kind in _ARRAYS:
-        dtype = np.dtype(f"{_ARRAYS[made.kind]}[{made.unit}]", metadata=_type_of_times(made))
+    if data_type.kind in _ARRAYS:
+        dtype = np.dtype(
+            f"{_ARRAYS[data_type.kind]}[{data_type.unit}]", metadata=_type_of_times(data_type)
+        )
         return data.view(dtype) if data.itemsize == 8 else read_only(data.astype(dtype))
     return data
 
 
-def _type_of_times(made: DataType) -> dict[str, Any]:
-    """Return what a dtype of NumPy does not say of a type, for Arrow: ``records.arrow.arrays``."""
-    is_known = made.kind is Kind.DURATION or (made.kind is Kind.TIMESTAMP and not made.is_utc)
-    return {} if is_known else {"arrow": arrow_format(made)}
+def _type_of_times(data_type: DataType) -> dict[str, Any]:
+    """Return the metadata of a NumPy dtype that has the Arrow format it cannot express itself."""
+    is_known = data_type.kind is Kind.DURATION or (
+        data_type.kind is Kind.TIMESTAMP and not data_type.is_utc
+    )
+    return {} if is_known else {"arrow": arrow_format(data_type)}
 
 
 def values_of(node: ColumnData) -> list[Any]:
@@ -155,7 +159,7 @@ def _lists(node: ColumnData) -> list[Any]:
 def _maps(node: ColumnData) -> list[Any]:
     offsets, (keys, values) = node.items
     pairs = list(zip(values_of(keys), values_of(values), strict=True))
-    return [dict(part) for part in _pieces(pairs, offsets)]
+    return [dict(entries) for entries in _pieces(pairs, offsets)]
 
 
 def _nulls(node: ColumnData) -> list[Any]:

@@ -104,10 +104,10 @@ class HeadersColumn:
         return column
 
     @classmethod
-    def concat(cls, parts: Sequence[HeadersColumn]) -> HeadersColumn:
+    def concat(cls, chunks: Sequence[HeadersColumn]) -> HeadersColumn:
         """Return the rows of several columns as one; the headers are copied into one buffer."""
-        payload, starts = columns.pack([part.spans for part in parts])
-        return cls(payload, starts, np.concatenate([part._counts for part in parts]))
+        payload, starts = columns.pack([chunk.spans for chunk in chunks])
+        return cls(payload, starts, np.concatenate([chunk._counts for chunk in chunks]))
 
     @property
     def counts(self) -> NDArray[np.int32]:

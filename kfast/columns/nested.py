@@ -37,9 +37,9 @@ class NestedColumn:
         self._node = node
 
     @classmethod
-    def concat(cls, parts: Sequence[Self]) -> Self:
+    def concat(cls, chunks: Sequence[Self]) -> Self:
         """Return the rows of several columns of one schema as one."""
-        return cls(ColumnData.concat([part._node for part in parts]))
+        return cls(ColumnData.concat([chunk._node for chunk in chunks]))
 
     @property
     def node(self) -> ColumnData:
@@ -146,15 +146,15 @@ class NestedColumn:
 
     def arrow_column(self, name: str, requested: Any = None, /) -> ArrowColumn:
         """Return the column as an Arrow column; as the schema has it, and it may be null."""
-        wanted = requested if isinstance(requested, SchemaNode) else None
-        return arrow_of(self._node, name, wanted, is_nullable=True)
+        schema = requested if isinstance(requested, SchemaNode) else None
+        return arrow_of(self._node, name, schema, is_nullable=True)
 
     def __arrow_c_schema__(self) -> Capsule:
         return self.arrow_column("").capsules()[0]
 
     def __arrow_c_array__(self, requested_schema: Capsule = None) -> tuple[Capsule, Capsule]:
-        wanted = None if requested_schema is None else SchemaNode.read(requested_schema)
-        return self.arrow_column("", wanted).capsules()
+        schema = None if requested_schema is None else SchemaNode.read(requested_schema)
+        return self.arrow_column("", schema).capsules()
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return self.to_numpy() if dtype is None else self.to_numpy(dtype)

@@ -58,26 +58,26 @@ def select_values(column: Values, rows: Rows) -> Values:
     return take(column, rows)
 
 
-def concat_values(parts: Sequence[Values]) -> Values:
+def concat_values(chunks: Sequence[Values]) -> Values:
     """Return the rows of columns of one kind as one column."""
-    if len(parts) == 1:
-        return parts[0]
+    if len(chunks) == 1:
+        return chunks[0]
     # Rows whose schema was not known yet (NullColumn) become nulls of the one that others have.
-    known = next((part for part in parts if not hasattr(part, "nulls_like")), parts[0])
-    parts = [
-        part.nulls_like(known) if part is not known and hasattr(part, "nulls_like") else part
-        for part in parts
+    typed = next((chunk for chunk in chunks if not hasattr(chunk, "nulls_like")), chunks[0])
+    chunks = [
+        chunk.nulls_like(typed) if chunk is not typed and hasattr(chunk, "nulls_like") else chunk
+        for chunk in chunks
     ]
-    first = parts[0]
+    first = chunks[0]
     if not isinstance(first, np.ndarray):
-        return first.concat(cast("Any", parts))
-    arrays = cast("Sequence[NDArray[Any]]", parts)
-    data = np.concatenate([np.ma.getdata(part) for part in arrays])
+        return first.concat(cast("Any", chunks))
+    arrays = cast("Sequence[NDArray[Any]]", chunks)
+    data = np.concatenate([np.ma.getdata(chunk) for chunk in arrays])
     if data.dtype.kind in "Mm" and data.dtype == arrays[0].dtype:
         data = data.view(arrays[0].dtype)  # joining drops the metadata of a dtype
-    if not any(isinstance(part, np.ma.MaskedArray) for part in arrays):
+    if not any(isinstance(chunk, np.ma.MaskedArray) for chunk in arrays):
         return read_only(data)
-    return masked_array(data, np.concatenate([np.ma.getmaskarray(part) for part in arrays]))
+    return masked_array(data, np.concatenate([np.ma.getmaskarray(chunk) for chunk in arrays]))
 
 
 def values_list(column: Values) -> list[Any]:

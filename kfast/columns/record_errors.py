@@ -152,7 +152,7 @@ class ErrorPart:
     offsets: NDArray[np.int64]
     timestamps: NDArray[np.int64]
     raw: BytesColumn
-    found: NDArray[Any] | None
+    error_rows: NDArray[Any] | None
     schema_ids: Sequence[int | str | None] | None
     describe: Describe
 
@@ -161,7 +161,7 @@ class ErrorPart:
         raw = self.raw[number]
         schema_id = None if self.schema_ids is None else self.schema_ids[number]
         text = self.describe(
-            raw or b"", None if self.found is None else self.found[number], schema_id
+            raw or b"", None if self.error_rows is None else self.error_rows[number], schema_id
         )
         offset = int(self.offsets[number])
         # Values that are decoded from memory have no topic, and rows instead of offsets.
@@ -235,22 +235,22 @@ class RecordErrors:
         kept = [table for table in tables if len(table)]
         if len(kept) == 1:
             return kept[0]
-        made = cls()
-        made._parts = tuple(part for table in kept for part in table._parts)
+        errors = cls()
+        errors._parts = tuple(error_part for table in kept for error_part in table._parts)
         if kept:
             starts = np.cumsum([0, *(len(table._parts) for table in kept[:-1])])
-            made._picked = np.concatenate(
+            errors._picked = np.concatenate(
                 [table._picked + start for table, start in zip(kept, starts, strict=True)]
             )
-            made._numbers = np.concatenate([table._numbers for table in kept])
-        return made
+            errors._numbers = np.concatenate([table._numbers for table in kept])
+        return errors
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def __iter__(self) -> Iterator[RecordError]:
-        for part, number in zip(self._picked.tolist(), self._numbers.tolist(), strict=True):
-            yield self._parts[part].row(number)
+        for part_number, number in zip(self._picked.tolist(), self._numbers.tolist(), strict=True):
+            yield self._parts[part_number].row(number)
 
     @overload
     def __getitem__(self, rows: int | np.integer[Any]) -> RecordError: ...
@@ -264,12 +264,12 @@ class RecordErrors:
 
     def select(self, rows: Rows) -> RecordErrors:
         """Return some errors."""
-        made = RecordErrors()
+        selected = RecordErrors()
         picked, numbers = self._picked[rows], self._numbers[rows]
         used = np.unique(picked)
-        made._parts = tuple(self._parts[number] for number in used)
-        made._picked, made._numbers = np.searchsorted(used, picked), numbers
-        return made
+        selected._parts = tuple(self._parts[number] for number in used)
+        selected._picked, selected._numbers = np.searchsorted(used, picked), numbers
+        return selected
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RecordErrors):
@@ -299,11 +299,11 @@ class RecordErrors:
     @property
     def offset(self) -> NDArray[np.int64]:
         """Offset of each error's record; of ``decode()`` the number of the row."""
-        made = np.empty(len(self), np.int64)  # without describing each
-        for number, part in enumerate(self._parts):
+        offsets = np.empty(len(self), np.int64)  # without describing each
+        for number, error_part in enumerate(self._parts):
             mine = self._picked == number
-            made[mine] = part.offsets[self._numbers[mine]]
-        return read_only(made)
+            offsets[mine] = error_part.offsets[self._numbers[mine]]
+        return read_only(offsets)
 
     @property
     def timestamp(self) -> NDArray[np.int64]:
@@ -353,9 +353,9 @@ class RecordErrors:
 
     def blocks(self) -> Iterator[Any]:
         """Yield the buffers that the errors keep alive."""
-        for part in self._parts:
-            if isinstance(part, ErrorPart):
-                yield from part.raw.blocks()
+        for error_part in self._parts:
+            if isinstance(error_part, ErrorPart):
+                yield from error_part.raw.blocks()
 
     def to_arrow(self) -> pa.RecordBatch:
         """Return a ``pyarrow.RecordBatch`` with one column per field.
@@ -376,13 +376,13 @@ class RecordErrors:
         children = []
         for name, values in columns.items():
             if name in numbers or name == "byte_position":
-                made = array_column(name, np.array(values, numbers.get(name, np.int64)))
+                column = array_column(name, np.array(values, numbers.get(name, np.int64)))
             elif name == "raw":
-                made = bytes_column(name, values)
+                column = bytes_column(name, values)
             else:
                 texts = [None if value is None else str(value) for value in values]
-                made = text_column(name, texts)
-            children.append(made)
+                column = text_column(name, texts)
+            children.append(column)
         return struct_column("", children, len(rows))
 
     def __arrow_c_array__(self, requested_schema: Capsule = None) -> tuple[Capsule, Capsule]:

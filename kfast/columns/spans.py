@@ -98,10 +98,10 @@ def index_array(values: Any, dtype: type[np.generic], count: int | None = None) 
     ``count`` is given.
     """
     if isinstance(values, np.ndarray):
-        made = np.ascontiguousarray(values)
-        if made.flags.writeable:  # it may be the caller's, who goes on to write to it
-            made = np.asarray(memoryview(made.data).toreadonly())
-        return made
+        contiguous = np.ascontiguousarray(values)
+        if contiguous.flags.writeable:  # it may be the caller's, who goes on to write to it
+            contiguous = np.asarray(memoryview(contiguous.data).toreadonly())
+        return contiguous
     array = np.frombuffer(values, dtype)
     if dtype is np.int32 and count and len(array) == 2 * count:
         array = np.frombuffer(values, np.int64)
@@ -200,13 +200,13 @@ def restored(array: A) -> A:
 
     Out-of-band buffers may lie anywhere and may be writeable.
     """
-    made: Any = np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])
-    if not made.size:  # which NumPy counts as aligned wherever it is
-        made = made.copy()
-    elif not made.flags.owndata and not made.dtype.hasobject:
-        memory = memoryview(made.view(np.uint8)).toreadonly()
-        made = np.ndarray(made.shape, made.dtype, memory)
-    return read_only(made)  # type: ignore[no-any-return]
+    contiguous: Any = np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])
+    if not contiguous.size:  # which NumPy counts as aligned wherever it is
+        contiguous = contiguous.copy()
+    elif not contiguous.flags.owndata and not contiguous.dtype.hasobject:
+        memory = memoryview(contiguous.view(np.uint8)).toreadonly()
+        contiguous = np.ndarray(contiguous.shape, contiguous.dtype, memory)
+    return read_only(contiguous)  # type: ignore[no-any-return]
 
 
 def block_bytes(buffers: Iterable[Any]) -> int:

@@ -34,10 +34,10 @@ Rows = Sequence[Sequence[str]]
 def shown(text: str, keep: str = "") -> str:
     """Return text with escapes for what a terminal acts on, but for some characters to keep."""
 
-    def escape(found: re.Match[str]) -> str:
-        code = ord(found[0])
-        if found[0] in keep:
-            return found[0]
+    def escape(match: re.Match[str]) -> str:
+        code = ord(match[0])
+        if match[0] in keep:
+            return match[0]
         return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
     return UNSAFE.sub(escape, text)
@@ -86,7 +86,8 @@ def width_of(text: str) -> int:
     from unicodedata import combining, east_asian_width  # noqa: PLC0415 - few texts need it
 
     return sum(
-        0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text
+        0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1
+        for character in text
     )
 
 
@@ -95,8 +96,8 @@ def cut(text: str, width: int) -> str:
     if width_of(text) <= width:
         return text
     used = 0
-    for end, each in enumerate(text):
-        used += width_of(each)
+    for end, character in enumerate(text):
+        used += width_of(character)
         if used > width - 1:
             return text[:end] + ELLIPSIS
     return text

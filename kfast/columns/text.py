@@ -60,9 +60,9 @@ class StringColumn:
         self._raw = raw
 
     @classmethod
-    def concat(cls, parts: Sequence[StringColumn]) -> StringColumn:
+    def concat(cls, chunks: Sequence[StringColumn]) -> StringColumn:
         """Return the rows of several columns as one; the values are copied into one buffer."""
-        return cls(BytesColumn.concat([part._raw for part in parts]))
+        return cls(BytesColumn.concat([chunk._raw for chunk in chunks]))
 
     @property
     def raw(self) -> BytesColumn:
@@ -132,10 +132,10 @@ class StringColumn:
         """
         if isinstance(values, str):
             raise TypeError("isin() takes several strings; compare with one by ==")
-        wanted = set(values)
+        distinct = set(values)
         return self._raw.equal_to_any(
-            [_text_value(value) for value in wanted if value is not None],
-            match_nulls=None in wanted,
+            [_text_value(value) for value in distinct if value is not None],
+            match_nulls=None in distinct,
         )
 
     def compact(self) -> StringColumn:
@@ -170,12 +170,12 @@ class StringColumn:
         values = self.to_list()
         if is_string_dtype(dtype):
             return string_array(values, self.null_count > 0)
-        wanted = np.dtype(dtype)
-        if wanted.kind == "O":
+        target_dtype = np.dtype(dtype)
+        if target_dtype.kind == "O":
             return object_array(values)
-        if wanted.kind != "U":
-            raise TypeError(f"text cannot be converted to {wanted}")
-        return read_only(np.array([value or "" for value in values], wanted))
+        if target_dtype.kind != "U":
+            raise TypeError(f"text cannot be converted to {target_dtype}")
+        return read_only(np.array([value or "" for value in values], target_dtype))
 
     def to_arrow(self, view: bool = False) -> pa.Array:
         """Return a ``pyarrow.Array``: ``string`` (one copy) or ``string_view`` (none).

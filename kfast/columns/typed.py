@@ -115,15 +115,15 @@ class DecimalColumn(NestedColumn):
 
     def to_numpy(self, dtype: DTypeLike = object) -> NDArray[Any]:
         """Return ``Decimal`` objects (default), or the nearest floats, masked where null."""
-        wanted = np.dtype(dtype)
-        if wanted.kind == "O":
+        target_dtype = np.dtype(dtype)
+        if target_dtype.kind == "O":
             return object_array(self.to_list())
-        if wanted.kind != "f":
-            raise TypeError(f"decimals cannot be converted to {wanted}")
+        if target_dtype.kind != "f":
+            raise TypeError(f"decimals cannot be converted to {target_dtype}")
         # The quotient of two ints is rounded once.
         unit = 10 ** max(self.scale, 0)
         factor = 10 ** max(-self.scale, 0)
-        values = np.array([n * factor / unit for n in unscaled_numbers(self._node)], wanted)
+        values = np.array([n * factor / unit for n in unscaled_numbers(self._node)], target_dtype)
         mask = self._node.is_null
         return read_only(values) if mask is None else masked_array(values, mask)
 
@@ -220,8 +220,8 @@ class MapColumn(NestedColumn):
         """The values of all rows, as a column."""
         return self._entries(1)
 
-    def _entries(self, part: int) -> Any:
-        return column_of(self._node.items[1][part])
+    def _entries(self, index: int) -> Any:
+        return column_of(self._node.items[1][index])
 
 
 class StructColumn(NestedColumn):
@@ -324,8 +324,8 @@ class StructColumn(NestedColumn):
         """
         for member, node in self.flattened(nested=nested):
             name = free_name(member, column, taken)
-            wanted = form(name)
-            requested = SchemaNode(wanted, "") if isinstance(wanted, str) else None
+            request = form(name)
+            requested = SchemaNode(request, "") if isinstance(request, str) else None
             yield arrow_of(node, name, requested, is_nullable=True)
 
     def to_numpy(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
@@ -343,25 +343,27 @@ class StructColumn(NestedColumn):
     def _structured(self) -> NDArray[Any]:
         nodes = [node for _name, node in self.flattened()]
         arrays = [plain_array(node) for node in nodes]
-        made = np.zeros(len(self), [(n, a.dtype) for n, a in zip(self.names, arrays, strict=True)])
+        structured = np.zeros(
+            len(self), [(n, a.dtype) for n, a in zip(self.names, arrays, strict=True)]
+        )
         for name, array in zip(self.names, arrays, strict=True):
-            made[name] = array
+            structured[name] = array
         if not any(node.null_count for node in nodes):
-            return read_only(made)
-        mask: NDArray[Any] = np.zeros(len(self), np.ma.make_mask_descr(made.dtype))
+            return read_only(structured)
+        mask: NDArray[Any] = np.zeros(len(self), np.ma.make_mask_descr(structured.dtype))
         for name, node in zip(self.names, nodes, strict=True):
             if node.is_null is not None:
                 mask[name] = node.is_null
-        return masked_array(made, mask)
+        return masked_array(structured, mask)
 
 
-def _find(made: DataType, name: str) -> list[int] | None:
-    if made.kind is not Kind.STRUCT:
+def _find(data_type: DataType, name: str) -> list[int] | None:
+    if data_type.kind is not Kind.STRUCT:
         return None
-    for position, field in enumerate(made.fields):
+    for position, field in enumerate(data_type.fields):
         if field.name == name:
             return [position]
-    for position, field in enumerate(made.fields):
+    for position, field in enumerate(data_type.fields):
         if name.startswith(f"{field.name}."):
             inner = _find(field.type, name[len(field.name) + 1 :])
             if inner is not None:
@@ -387,14 +389,14 @@ def typed_column(field: SchemaField, built: Built) -> Any:
 
 def column_of(node: ColumnData) -> Any:
     """Return the user's column over some data."""
-    made = node.field.type
-    kind = _CLASSES.get(made.kind)
+    data_type = node.field.type
+    kind = _CLASSES.get(data_type.kind)
     if kind is not None:
         return kind(node)
-    if has_array(made):
+    if has_array(data_type):
         return array_of(node)
-    if made.kind is Kind.UUID:
+    if data_type.kind is Kind.UUID:
         return UuidColumn(node.data, node.is_null)
     column = BytesColumn.of_offsets(node.data, node.offsets, node.is_null)
-    is_text = made.kind is Kind.STRING or (made.kind is Kind.RAW and made.is_json)
+    is_text = data_type.kind is Kind.STRING or (data_type.kind is Kind.RAW and data_type.is_json)
     return StringColumn(column) if is_text else column

@@ -49,12 +49,17 @@ class UnknownFields:
         return type(self)(counts, self.paths) if counts.any() else None
 
     @classmethod
-    def concat(cls, parts: Sequence[tuple[UnknownFields | None, int]]) -> UnknownFields | None:
+    def concat(cls, columns: Sequence[tuple[UnknownFields | None, int]]) -> UnknownFields | None:
         """Return those of columns that are joined, each with its number of rows."""
-        if all(part is None for part, _ in parts):
+        if all(fields is None for fields, _ in columns):
             return None
-        counts = [np.zeros(rows, np.int32) if part is None else part.counts for part, rows in parts]
-        paths = dict.fromkeys(path for part, _ in parts if part is not None for path in part.paths)
+        counts = [
+            np.zeros(rows, np.int32) if fields is None else fields.counts
+            for fields, rows in columns
+        ]
+        paths = dict.fromkeys(
+            path for fields, _ in columns if fields is not None for path in fields.paths
+        )
         return cls(read_only(np.concatenate(counts)), tuple(paths)[:MOST_PATHS])
 
     def __repr__(self) -> str:

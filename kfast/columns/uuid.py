@@ -73,11 +73,11 @@ class UuidColumn:
         self._is_null = is_null if is_null is not None and is_null.any() else None
 
     @classmethod
-    def concat(cls, parts: Sequence[UuidColumn]) -> UuidColumn:
+    def concat(cls, chunks: Sequence[UuidColumn]) -> UuidColumn:
         """Return the rows of several columns as one."""
         return cls(
-            read_only(np.concatenate([part._data for part in parts])),
-            read_only(np.concatenate([part.is_null for part in parts])),
+            read_only(np.concatenate([chunk._data for chunk in chunks])),
+            read_only(np.concatenate([chunk.is_null for chunk in chunks])),
         )
 
     @property
@@ -151,10 +151,10 @@ class UuidColumn:
 
     def to_numpy(self, dtype: DTypeLike = "V16") -> NDArray[Any]:
         """Return the values as ``V16`` (default; zeros where null) or as ``uuid.UUID`` objects."""
-        wanted = np.dtype(dtype)
-        if wanted.kind == "O":
+        target_dtype = np.dtype(dtype)
+        if target_dtype.kind == "O":
             return object_array(self.to_list())
-        return self._data.view(wanted)
+        return self._data.view(target_dtype)
 
     def to_arrow(self) -> pa.Array:
         """Return a ``pyarrow.Array`` of the ``arrow.uuid`` extension type.

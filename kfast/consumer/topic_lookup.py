@@ -160,7 +160,7 @@ class TopicLookupManager:
             {},
             response.message,
             requested=lookup.topics,
-            wanted=None,
+            retained=None,
             history={},
             api_version=response.api_version,
         )

@@ -59,8 +59,8 @@ def measure(batches: Iterator[int], total: int) -> dict[str, float]:
 def _peak_rss_mb() -> float:
     """Return this process's peak memory; not that of its parent before the fork."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
-    found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
-    return int(found[1]) / 1024 if found else 0.0
+    match = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(match[1]) / 1024 if match else 0.0
 
 
 def main() -> None:
@@ -70,8 +70,8 @@ def main() -> None:
         TopicPartition(topic, number): (start, end)
         for topic, number, start, end in job["partitions"]
     }
-    found = measure(CONTESTANTS[job["client"]](job["config"], ends), job["records"])
-    sys.stdout.write(json.dumps(found) + "\n")
+    measured = measure(CONTESTANTS[job["client"]](job["config"], ends), job["records"])
+    sys.stdout.write(json.dumps(measured) + "\n")
     sys.stdout.flush()
     # Closing a consumer with a full queue takes long in some, and is not what is measured.
     os._exit(0)

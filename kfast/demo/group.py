@@ -233,7 +233,7 @@ def _has_read(members: Sequence[MemberProcess], total: int, report: Callable[[in
     return first.count + second.count >= total
 
 
-def _until(condition: Callable[[], bool], members: Sequence[MemberProcess], what: str) -> None:
+def _until(condition: Callable[[], bool], members: Sequence[MemberProcess], action: str) -> None:
     """Receive the members' events until a condition is true."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while True:
@@ -243,6 +243,6 @@ def _until(condition: Callable[[], bool], members: Sequence[MemberProcess], what
             return
         if time.monotonic() > deadline:
             raise KafkaError(
-                f"the group did not {what} in {_TIMEOUT_SECONDS} s", cause=f"{members}"
+                f"the group did not {action} in {_TIMEOUT_SECONDS} s", cause=f"{members}"
             )
         time.sleep(_CHECK_SECONDS)

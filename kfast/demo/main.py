@@ -20,9 +20,8 @@ import numpy as np
 
 import kfast
 from kfast.demo import data
-from kfast.demo.contestants import Ends
+from kfast.demo.contestants import Ends, Rate, librdkafka, time_confluent, time_kfast
 from kfast.demo.group import show_group
-from kfast.demo.race import Rate, librdkafka, time_confluent, time_kfast
 from kfast.demo.show import Show
 from kfast.demo.typed import show_typed
 from kfast.errors import KafkaError, MissingDependencyError
@@ -289,7 +288,7 @@ def _to_parquet(
     if not rows:
         return 0.0
     show.code("writer.write_batch(batch.to_arrow())")
-    schema = ", ".join(f"{each.name}: {each.type}" for each in pq.read_schema(path))
+    schema = ", ".join(f"{field.name}: {field.type}" for field in pq.read_schema(path))
     show.text(
         f"{rows:,} rows and {nbytes / 1e6:,.0f} MB of keys and values in {seconds:.1f} s: "
         f"{path.stat().st_size / 1e6:,.0f} MB of Parquet with the columns {schema}"
@@ -315,9 +314,9 @@ def _race(show: Show, config: Mapping[str, str], topics: Mapping[str, tuple[Ends
     rows = []
     for title, (_, per_record) in topics.items():
         medians = {
-            name: sorted(found, key=lambda rate: rate.records_per_second)[len(found) // 2]
+            name: sorted(measured, key=lambda rate: rate.records_per_second)[len(measured) // 2]
             for name in runners
-            if (found := rates.get((title, name)))
+            if (measured := rates.get((title, name)))
         }
         peer = medians.get("confluent-kafka, tuned")
         for name, rate in medians.items():

@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def _input() -> bytes | None:
-    """Return what standard input has, None if it has nothing now, ``b""`` at its end."""
+    """Read standard input: None if it has nothing now, ``b""`` at its end."""
     try:
         return os.read(sys.stdin.fileno(), 1 << 12)
     except BlockingIOError:

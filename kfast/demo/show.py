@@ -53,9 +53,9 @@ class Show:
             kafka = kfast.LocalKafka(progress=status.update, security=security).start()
         with kafka:
             seconds = time.perf_counter() - began
-            what = "" if security == "PLAINTEXT" else f" with {security}"
+            security_note = "" if security == "PLAINTEXT" else f" with {security}"
             where = kafka.bootstrap_servers
-            self.text(f"Apache Kafka{what} runs at {where}, after {seconds:.1f} s")
+            self.text(f"Apache Kafka{security_note} runs at {where}, after {seconds:.1f} s")
             yield kafka
 
     @contextmanager
@@ -91,9 +91,9 @@ class Show:
             yield report
 
     @contextmanager
-    def waiting(self, what: str) -> Iterator[None]:
+    def waiting(self, status: str) -> Iterator[None]:
         """Show a status on a terminal for the length of the block."""
-        with self._console.status(what):
+        with self._console.status(status):
             yield
 
     def table(self, title: str, header: list[str], rows: list[list[Any]]) -> None:
@@ -102,14 +102,14 @@ class Show:
         from rich.table import Table  # noqa: PLC0415 - optional
         from rich.text import Text  # noqa: PLC0415 - optional
 
-        made = Table(header_style="bold", box=SIMPLE_HEAD)
+        table = Table(header_style="bold", box=SIMPLE_HEAD)
         for name, cell in zip(header, rows[0] if rows else header, strict=True):
             is_number = isinstance(cell, int | float) or bool(_NUMBER.fullmatch(str(cell)))
-            made.add_column(name, justify="right" if is_number else "left", no_wrap=True)
+            table.add_column(name, justify="right" if is_number else "left", no_wrap=True)
         for row in rows:
-            made.add_row(*(Text(_cell(cell)) for cell in row))
+            table.add_row(*(Text(_cell(cell)) for cell in row))
         self._console.print(f"\n{title}", style="italic", markup=False)
-        self._console.print(made)
+        self._console.print(table)
 
     @staticmethod
     def columns_of(batch: kfast.PartitionRecords) -> list[list[Any]]:

@@ -114,8 +114,8 @@ def _show_avro(
 
 def _values(count: int, encode: Callable[[Mapping[str, Any]], bytes]) -> list[bytes]:
     """Return trades in a format; some thousand different ones in turn."""
-    made = [encode(row) for row in data.trades(min(count, _DIFFERENT), random.Random(5))]
-    return [made[number % len(made)] for number in range(count)]
+    encoded = [encode(row) for row in data.trades(min(count, _DIFFERENT), random.Random(5))]
+    return [encoded[number % len(encoded)] for number in range(count)]
 
 
 def _write(show: Show, kafka: kfast.LocalKafka, topic: str, values: list[bytes]) -> Ends:

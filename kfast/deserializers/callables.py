@@ -50,12 +50,12 @@ class PerRecord:
         values: list[object] = []
         first_bad, cause = -1, None
         is_bad: NDArray[np.bool_] | None = None
-        for row, given in enumerate(arguments):
+        for row, args in enumerate(arguments):
             if raw[row] is None:
                 values.append(None)
                 continue
             try:
-                values.append(function(*given))
+                values.append(function(*args))
             except Exception as error:
                 if is_of_signal_handler(error):
                     raise
@@ -79,12 +79,12 @@ _OWN: Final = (*_COLUMNAR, PerRecord)
 _WITHOUT_HEADERS: Final = frozenset(_COLUMNAR)
 
 
-def as_deserializer(given: object) -> Deserializer | None:
+def as_deserializer(deserializer: object) -> Deserializer | None:
     """Return the deserializer for what a user passed as ``key_`` or ``value_deserializer``.
 
     Parameters
     ----------
-    given : None, Deserializer, callable or object with ``deserialize``
+    deserializer : None, Deserializer, callable or object with ``deserialize``
         ``deserialize`` is called as ``(topic, bytes)``, or as ``(topic, headers, bytes)`` when it
         requires three arguments (kafka-python 3).
 
@@ -93,28 +93,30 @@ def as_deserializer(given: object) -> Deserializer | None:
     ConfigurationError
         It is none of these.
     """
-    if given is None:
+    if deserializer is None:
         return None
-    if isinstance(given, _OWN):  # called for every chunk; the protocol check below is slow
-        return given
-    if isinstance(given, type) and hasattr(given, "deserialize_column"):
+    if isinstance(deserializer, _OWN):  # called for every chunk; the protocol check below is slow
+        return deserializer
+    if isinstance(deserializer, type) and hasattr(deserializer, "deserialize_column"):
         raise ConfigurationError(
-            f"a deserializer must be an object, not the class {given.__name__}",
-            hint=f"write {given.__name__}(...) instead of {given.__name__}",
+            f"a deserializer must be an object, not the class {deserializer.__name__}",
+            hint=f"write {deserializer.__name__}(...) instead of {deserializer.__name__}",
         )
-    if isinstance(given, Deserializer):
-        return given
-    method = getattr(given, "deserialize", None)
-    if callable(method) and not isinstance(given, type):
+    if isinstance(deserializer, Deserializer):
+        return deserializer
+    method = getattr(deserializer, "deserialize", None)
+    if callable(method) and not isinstance(deserializer, type):
         takes_headers = _required_arguments(method) >= 3
         return PerRecord(
-            type(given).__name__, functools.partial(functools.partial, method), takes_headers
+            type(deserializer).__name__, functools.partial(functools.partial, method), takes_headers
         )
-    if callable(given):
-        function: Callable[..., object] = given
-        return PerRecord(getattr(given, "__qualname__", repr(given)), lambda _topic: function)
+    if callable(deserializer):
+        function: Callable[..., object] = deserializer
+        return PerRecord(
+            getattr(deserializer, "__qualname__", repr(deserializer)), lambda _topic: function
+        )
     raise ConfigurationError(
-        f"{given!r} is no deserializer",
+        f"{deserializer!r} is no deserializer",
         hint="give None, a kfast deserializer such as Utf8(), a callable of bytes, or an object "
         "with deserialize(topic, bytes)",
     )
@@ -122,9 +124,9 @@ def as_deserializer(given: object) -> Deserializer | None:
 
 def needs_headers(deserializer: Deserializer) -> bool:
     """Return whether the headers may matter to a deserializer: not to most of kfast's own."""
-    given = getattr(deserializer, "needs_headers", None)
-    if given is not None:
-        return bool(given)
+    declared = getattr(deserializer, "needs_headers", None)
+    if declared is not None:
+        return bool(declared)
     return type(deserializer) not in _WITHOUT_HEADERS
 
 

@@ -133,7 +133,7 @@ class Debezium(TypedDeserializer):
             raise ConfigurationError(
                 f"there are no decimals {decimals!r}", hint=f"one of {', '.join(DECIMALS)}"
             )
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "payload": payload,
             "decimals": decimals,
             "source": _frozen(source),
@@ -148,7 +148,7 @@ class Debezium(TypedDeserializer):
             )
         self._inner: Json | Avro | Protobuf
         if isinstance(rows, Avro | Protobuf):
-            _check_only(rows, {name: given[name] for name in ("payload", "decimals", "framing")})
+            _check_only(rows, {name: options[name] for name in ("payload", "decimals", "framing")})
             paths = _paths(rows, source, has_transaction=transaction) if envelope else None
             self._inner = _with_types(rows, paths)
         else:
@@ -170,18 +170,18 @@ class Debezium(TypedDeserializer):
             decoded = with_encoded_decimals(self._root) if is_precise else self._root
             self._inner = Json(decoded, framing=framing)
             if is_connect(rows):
-                given["payload"] = True if payload is None else payload
-                given["decimals"] = decimals or "precise"
+                options["payload"] = True if payload is None else payload
+                options["decimals"] = decimals or "precise"
             rows = Schema(row)
         self._options = {
             "rows": rows,
-            **{name: value for name, value in given.items() if value is not None},
+            **{name: value for name, value in options.items() if value is not None},
         }
 
     def key_deserializer(self, names: Sequence[str]) -> Debezium | None:
-        """Return what reads the keys of these records, which have some columns of the rows.
+        """Return the deserializer of the keys of these records: some columns of the rows.
 
-        None if what keys are does not follow from what values are: without a registry.
+        None without a registry: the format of the keys does not follow from that of the values.
 
         Raises
         ------
@@ -289,17 +289,17 @@ class Debezium(TypedDeserializer):
         target = self._target(node.field)
         if target == node.field:
             return decoded
-        made, bad = _converted(node, target, 0)
+        converted, bad = _converted(node, target, 0)
         bad = [(number, rows[rows < len(column)]) for number, rows in bad]
         errors = _joined(decoded, target, bad)
         if errors is None:
-            return DecodedColumn(column_of(made), node=made)
+            return DecodedColumn(column_of(converted), node=converted)
         rows = errors.rows["row"]
-        is_bad = np.zeros(max(made.length, int(rows[-1]) + 1), np.bool_)
+        is_bad = np.zeros(max(converted.length, int(rows[-1]) + 1), np.bool_)
         is_bad[rows] = True
-        made = made.with_nulls(is_bad[: made.length])
+        converted = converted.with_nulls(is_bad[: converted.length])
         return DecodedColumn(
-            column_of(made), int(rows[0]), read_only(is_bad), errors=errors, node=made
+            column_of(converted), int(rows[0]), read_only(is_bad), errors=errors, node=converted
         )
 
     def _target(self, field: SchemaField) -> SchemaField:
@@ -333,21 +333,23 @@ class _TypedAvro(Avro):
         except ValueError:
             return text  # no JSON: the parser of schemas says so
 
-    def _read(self, _key: SchemaKey, found: RegisteredSchema, /) -> AvroSchema:
-        dependencies = [each.schema.text for each in found.dependencies()]
-        return parse_avro(self._typed(found.text), list(map(avro_with_logical_types, dependencies)))
+    def _read(self, _key: SchemaKey, schema: RegisteredSchema, /) -> AvroSchema:
+        dependencies = [reference.schema.text for reference in schema.dependencies()]
+        return parse_avro(
+            self._typed(schema.text), list(map(avro_with_logical_types, dependencies))
+        )
 
 
 def _paths(
-    given: Avro | Protobuf,
+    deserializer: Avro | Protobuf,
     source: Sequence[str] | Mapping[str, object] | None,
     *,
     has_transaction: bool,
 ) -> list[str]:
     """Return the columns of envelopes that are wanted."""
-    if given.columns is not None:
+    if deserializer.columns is not None:
         raise ConfigurationError(
-            f"{type(given).__name__} of envelopes has columns of its own",
+            f"{type(deserializer).__name__} of envelopes has columns of its own",
             hint="leave out columns; source= says which members of source there are",
         )
     if isinstance(source, Mapping):
@@ -359,19 +361,20 @@ def _paths(
     return [*paths, *([TRANSACTION] if has_transaction else ())]
 
 
-def _with_types(given: Avro | Protobuf, paths: list[str] | None) -> Avro | Protobuf:
+def _with_types(deserializer: Avro | Protobuf, paths: list[str] | None) -> Avro | Protobuf:
     """Return a deserializer of a format that knows Connect's logical types; of some columns."""
-    options: dict[str, Any] = dict(given.options)
+    options: dict[str, Any] = dict(deserializer.options)
     if paths is not None:
         options["columns"] = paths
-    return _TypedAvro(**options) if isinstance(given, Avro) else Protobuf(**options)
+    return _TypedAvro(**options) if isinstance(deserializer, Avro) else Protobuf(**options)
 
 
-def _check_only(given: TypedDeserializer, options: Mapping[str, object]) -> None:
+def _check_only(deserializer: TypedDeserializer, options: Mapping[str, object]) -> None:
     for name, value in options.items():
         if value is not None:
             raise ConfigurationError(
-                f"{name} is for events of JSON, not of {given.format_name}", hint="leave it out"
+                f"{name} is for events of JSON, not of {deserializer.format_name}",
+                hint="leave it out",
             )
 
 
@@ -387,17 +390,17 @@ def _frozen(source: Any) -> Any:
 
 def _with_zoned(field: SchemaField, path: str, zoned: frozenset[str]) -> SchemaField:
     """Return a field with times in place of the texts at some paths."""
-    made = field.type
-    if path in zoned and made.kind is Kind.STRING:
+    data_type = field.type
+    if path in zoned and data_type.kind is Kind.STRING:
         return replace(field, type=ZONED)
     fields = []
-    for each in made.fields:
-        if made.kind is Kind.STRUCT:
-            inner = f"{path}.{each.name}" if path else each.name
+    for child in data_type.fields:
+        if data_type.kind is Kind.STRUCT:
+            inner = f"{path}.{child.name}" if path else child.name
         else:
-            inner = f"{path}[]" if made.kind is Kind.LIST else f"{path}{{{each.name}}}"
-        fields.append(_with_zoned(each, inner, zoned))
-    return replace(field, type=replace(made, fields=tuple(fields)))
+            inner = f"{path}[]" if data_type.kind is Kind.LIST else f"{path}{{{child.name}}}"
+        fields.append(_with_zoned(child, inner, zoned))
+    return replace(field, type=replace(data_type, fields=tuple(fields)))
 
 
 # --- values that decoders leave as they are -------------------------------------------------------
@@ -417,9 +420,9 @@ def _converted(node: ColumnData, target: SchemaField, number: int) -> tuple[Colu
     children, bad = [], []
     inner = number + 1
     for child, field in zip(node.children, target.type.fields, strict=True):
-        made, found = _converted(child, field, inner)
-        children.append(made)
-        bad += found
+        column, child_bad = _converted(child, field, inner)
+        children.append(column)
+        bad += child_bad
         inner += sum(1 for _ in field.nodes())
     if node.offsets is not None:  # from items to rows
         bad = [
@@ -455,7 +458,7 @@ def _present(node: ColumnData) -> NDArray[np.bool_]:
 
 
 def _is_beyond(
-    words: NDArray[np.uint64], is_negative: NDArray[np.bool_], made: DataType
+    words: NDArray[np.uint64], is_negative: NDArray[np.bool_], data_type: DataType
 ) -> NDArray[np.bool_]:
     """Whether numbers of two words, the low one first, have more digits than a type."""
     low, high = words[:, 0].copy(), words[:, 1].copy()
@@ -463,7 +466,7 @@ def _is_beyond(
     carry = is_negative & (low == 0)
     high[is_negative] = ~high[is_negative]
     high[carry] += np.uint64(1)
-    limit = 10**made.precision
+    limit = 10**data_type.precision
     top, bottom = np.uint64(limit >> 64), np.uint64(limit & (2**64 - 1))
     is_beyond: NDArray[np.bool_] = (high > top) | ((high == top) & (low >= bottom))
     return is_beyond
@@ -490,28 +493,31 @@ def _times(node: ColumnData, target: SchemaField, number: int) -> tuple[ColumnDa
         BytesColumn(text.tobytes(), begins, spans), None, stop_at_first=False
     )
     assert decoded.node is not None  # a decoder of columns
-    made = node.as_type(target, data=decoded.node.data)
+    times = node.as_type(target, data=decoded.node.data)
     if decoded.errors is None:
-        return made, []
-    return made, [(number, decoded.errors.rows["row"].copy())]
+        return times, []
+    return times, [(number, decoded.errors.rows["row"].copy())]
 
 
 def _joined(decoded: DecodedColumn, target: SchemaField, bad: _Bad) -> FoundErrors | None:
     """Return the errors of a decoder with those of conversions, one per row, in order."""
-    found = decoded.errors
-    earlier = np.zeros(0, ERROR_ROW) if found is None else found.rows
+    decode_errors = decoded.errors
+    earlier = np.zeros(0, ERROR_ROW) if decode_errors is None else decode_errors.rows
     if not bad:
-        return found if found is None else FoundErrors(earlier, found.schema_ids, target)
+        if decode_errors is None:
+            return None
+        return FoundErrors(earlier, decode_errors.schema_ids, target)
     parts = [earlier]
     for number, rows in bad:
-        part = np.zeros(len(rows), ERROR_ROW)
-        part["row"], part["node"], part["position"] = rows, number, _NO_POSITION
-        part["code"] = ErrorKind.RANGE
-        parts.append(part)
+        range_errors = np.zeros(len(rows), ERROR_ROW)
+        range_errors["row"], range_errors["node"] = rows, number
+        range_errors["position"] = _NO_POSITION
+        range_errors["code"] = ErrorKind.RANGE
+        parts.append(range_errors)
     errors = np.concatenate(parts)
     _, first = np.unique(errors["row"], return_index=True)
     ids = None
-    if found is not None and found.schema_ids is not None:
-        known = dict(zip(earlier["row"].tolist(), found.schema_ids, strict=True))
-        ids = [known.get(row) for row in errors["row"][first].tolist()]
+    if decode_errors is not None and decode_errors.schema_ids is not None:
+        ids_of_rows = dict(zip(earlier["row"].tolist(), decode_errors.schema_ids, strict=True))
+        ids = [ids_of_rows.get(row) for row in errors["row"][first].tolist()]
     return FoundErrors(read_only(errors[first]), ids, target)

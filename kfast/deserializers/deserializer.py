@@ -74,7 +74,9 @@ class FoundErrors:
         """Return some of the errors."""
         ids = self.schema_ids
         if ids is not None:
-            ids = [each for each, is_kept in zip(ids, kept.tolist(), strict=True) if is_kept]
+            ids = [
+                schema_id for schema_id, is_kept in zip(ids, kept.tolist(), strict=True) if is_kept
+            ]
         return FoundErrors(self.rows[kept], ids, self.root)
 
 
@@ -112,11 +114,11 @@ class BadValue:
         return replace(self, code=code, path=path, byte_position=byte_position)
 
     @classmethod
-    def of_wrong_size(cls, what: str, size: int, raw: bytes) -> BadValue:
+    def of_wrong_size(cls, type_name: str, size: int, raw: bytes) -> BadValue:
         """Describe a value whose type has a fixed size."""
         # A number of another width also begins with zeros: do not take it for Confluent's format.
         is_number = len(raw) in {2, 4, 8, 16}
-        reason = f"is not {what} ({len(raw)} bytes, needs {size})"
+        reason = f"is not {type_name} ({len(raw)} bytes, needs {size})"
         return cls.of(reason, raw, is_number=is_number)
 
 

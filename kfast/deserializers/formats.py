@@ -84,7 +84,7 @@ def deserializer_of(
     """
     spell = spelled or (lambda name: name if name == "registry" else f"{column}_{name}")
     row = format_named(kind, column)
-    given = {
+    arguments = {
         "schema": schema,
         "registry": registry,
         "framing": framing,
@@ -92,9 +92,9 @@ def deserializer_of(
         "descriptor_set": descriptor_set,
         "imports": imports,
     }
-    given = {name: value for name, value in given.items() if value is not None}
+    arguments = {name: value for name, value in arguments.items() if value is not None}
     more = dict(options or {})
-    for name in given:
+    for name in arguments:
         if name not in row.arguments:
             taken = ", ".join(map(spell, row.arguments))
             raise ConfigurationError(
@@ -107,30 +107,30 @@ def deserializer_of(
     if row.name in _PLAIN:
         return _PLAIN[row.name]()
     try:
-        return _MAKERS[row.name](given, more, spell)
+        return _MAKERS[row.name](arguments, more, spell)
     except ConfigurationError as error:
         raise ConfigurationError(
             f"{column}: {error.message}", cause=error.cause, found=error.found, hint=error.hint
         ) from error
 
 
-def _struct(given: dict[str, Any], _options: dict[str, Any], spell: Spelling) -> Deserializer:
-    _need(given, "schema", STRUCT, spell)
-    return Struct(given["schema"])
+def _struct(arguments: dict[str, Any], _options: dict[str, Any], spell: Spelling) -> Deserializer:
+    _need(arguments, "schema", STRUCT, spell)
+    return Struct(arguments["schema"])
 
 
-def _json(given: dict[str, Any], options: dict[str, Any], spell: Spelling) -> Deserializer:
+def _json(arguments: dict[str, Any], options: dict[str, Any], spell: Spelling) -> Deserializer:
     from kfast.deserializers.json import Json  # noqa: PLC0415 - not for other formats
 
-    _need(given, "schema", "json", spell)
-    return Json(given["schema"], framing=_framing(given), **options)
+    _need(arguments, "schema", "json", spell)
+    return Json(arguments["schema"], framing=_framing(arguments), **options)
 
 
-def _avro(given: dict[str, Any], options: dict[str, Any], spell: Spelling) -> Deserializer:
+def _avro(arguments: dict[str, Any], options: dict[str, Any], spell: Spelling) -> Deserializer:
     from kfast.deserializers.avro import Avro  # noqa: PLC0415 - not for other formats
 
-    framing, schema = _framing(given), given.get("schema")
-    registry = given.get("registry")
+    framing, schema = _framing(arguments), arguments.get("schema")
+    registry = arguments.get("registry")
     if framing in _UNFRAMED:
         if schema is None:
             raise ConfigurationError(
@@ -138,7 +138,7 @@ def _avro(given: dict[str, Any], options: dict[str, Any], spell: Spelling) -> De
                 hint=f"{spell('schema')}, or {spell('registry')} for values with a schema id",
             )
         return Avro(schema, registry=registry, framing=framing, **options)
-    _need(given, "registry", f"framing {framing}", spell)
+    _need(arguments, "registry", f"framing {framing}", spell)
     if schema is not None:
         if "reader" in options:
             raise ConfigurationError(
@@ -149,13 +149,13 @@ def _avro(given: dict[str, Any], options: dict[str, Any], spell: Spelling) -> De
     return Avro(registry=registry, framing=framing, **options)
 
 
-def _protobuf(given: dict[str, Any], options: dict[str, Any], spell: Spelling) -> Deserializer:
+def _protobuf(arguments: dict[str, Any], options: dict[str, Any], spell: Spelling) -> Deserializer:
     from kfast.deserializers.protobuf import Protobuf  # noqa: PLC0415 - not for other formats
 
-    if "descriptor_set" in given or "registry" not in given:
-        _need(given, "descriptor_set", "protobuf", spell)
-        _need(given, "message", "protobuf", spell)
-    return Protobuf(**given, **options)
+    if "descriptor_set" in arguments or "registry" not in arguments:
+        _need(arguments, "descriptor_set", "protobuf", spell)
+        _need(arguments, "message", "protobuf", spell)
+    return Protobuf(**arguments, **options)
 
 
 _MAKERS: Final[Mapping[str, Callable[[dict[str, Any], dict[str, Any], Spelling], Deserializer]]] = {
@@ -166,14 +166,14 @@ _MAKERS: Final[Mapping[str, Callable[[dict[str, Any], dict[str, Any], Spelling],
 }
 
 
-def _need(given: Mapping[str, Any], name: str, what: str, spell: Spelling) -> None:
-    if name not in given:
-        raise ConfigurationError(f"{what} needs a {name.replace('_', ' ')}", hint=spell(name))
+def _need(arguments: Mapping[str, Any], name: str, subject: str, spell: Spelling) -> None:
+    if name not in arguments:
+        raise ConfigurationError(f"{subject} needs a {name.replace('_', ' ')}", hint=spell(name))
 
 
-def _framing(given: Mapping[str, Any]) -> str:
-    default = "none" if given.get("registry") is None else "confluent"
-    return str(given.get("framing", default))
+def _framing(arguments: Mapping[str, Any]) -> str:
+    default = "none" if arguments.get("registry") is None else "confluent"
+    return str(arguments.get("framing", default))
 
 
 # --- the schema of a column before any record of it -----------------------------------------------
@@ -203,7 +203,7 @@ def known_root(
     nothing = no_values(topic, column)
     if waits:
         deserializer.wait_for_schemas(nothing, None)
-    made = deserializer.deserialize_column(nothing, None, stop_at_first=True)
-    if deserializer.root is None or made.node is None:
+    decoded = deserializer.deserialize_column(nothing, None, stop_at_first=True)
+    if deserializer.root is None or decoded.node is None:
         return None
-    return made.node.field
+    return decoded.node.field

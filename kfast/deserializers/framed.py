@@ -130,8 +130,8 @@ class RegistryDeserializer(FramedDeserializer):
 
     # --- the format's -----------------------------------------------------------------------------
 
-    def _read(self, _key: SchemaKey, found: RegisteredSchema, /) -> object:
-        """Return what is kept of a schema of the registry.
+    def _read(self, _key: SchemaKey, schema: RegisteredSchema, /) -> object:
+        """Parse a schema of the registry, once per key.
 
         Raises
         ------
@@ -164,8 +164,8 @@ class RegistryDeserializer(FramedDeserializer):
         """Return the keys of schemas that are needed and not known yet."""
         missing: set[SchemaKey] = set()
         if self._registry is not None and self._framing in {CONFLUENT, APICURIO}:
-            found = keys_of(self._scan(column, headers))
-            keys = {key for key in found if isinstance(key, SchemaKey)}
+            wire_keys = keys_of(self._scan(column, headers))
+            keys = {key for key in wire_keys if isinstance(key, SchemaKey)}
             self._turn += 1
             for key in keys:
                 if key in self._used:
@@ -188,10 +188,10 @@ class RegistryDeserializer(FramedDeserializer):
 
     def learn(self, answers: SchemaAnswers) -> None:
         """Take what the registry has answered; what it does not have is asked for again."""
-        for key, found in answers.found.items():
+        for key, schema in answers.schemas.items():
             if key not in self._known:
                 self._used[key] = self._turn
-                self._known[key] = self._readable(key, found)
+                self._known[key] = self._readable(key, schema)
 
     def _drop_unused(self) -> None:
         """Drop schemas that no batch has needed for long; not while one is being decoded."""
@@ -206,15 +206,15 @@ class RegistryDeserializer(FramedDeserializer):
             self._used.pop(key, None)
         self._forget({*dropped})
 
-    def _readable(self, key: SchemaKey, found: RegisteredSchema) -> object:
-        """Return what is kept of a schema; SCHEMA for one that cannot be used."""
-        if found.schema_type != self.format_name.upper():
+    def _readable(self, key: SchemaKey, schema: RegisteredSchema) -> object:
+        """Parse a schema; SCHEMA for one that cannot be used."""
+        if schema.schema_type != self.format_name.upper():
             logger.warning(
-                "%s is a schema of %s, not of %s", key, found.schema_type, self.format_name
+                "%s is a schema of %s, not of %s", key, schema.schema_type, self.format_name
             )
             return ErrorKind.SCHEMA
         try:
-            return self._read(key, found)
+            return self._read(key, schema)
         except ConfigurationError as error:
             logger.warning("%s cannot be used: %s", key, error.message)
             return ErrorKind.SCHEMA
@@ -224,8 +224,8 @@ def plans_of_rows(
     wire: WireIds, plans: Sequence[int]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Return the plan and the size of the framing of each row, by the plans of the keys."""
-    found = wire_ids.plans_of_rows(wire, np.array(plans, np.int32))
-    rows, prefixes = (index_array(each, np.int32) for each in found)
+    buffers = wire_ids.plans_of_rows(wire, np.array(plans, np.int32))
+    rows, prefixes = (index_array(buffer, np.int32) for buffer in buffers)
     return rows, prefixes
 
 
@@ -285,25 +285,25 @@ def _shown_id(kind: str, value: int | bytes) -> int | str:
     return f"{value:016x}" if kind == "fingerprint" else value
 
 
-def _checked_framing(framing: str, known: Sequence[str]) -> str:
-    if framing in known:
+def _checked_framing(framing: str, framings: Sequence[str]) -> str:
+    if framing in framings:
         return framing
     if framing == "glue":
         raise ConfigurationError(
             'framing="glue" (03, compression, UUID) is known and not supported',
             hint="strip it in a callable deserializer, or write with the Confluent format",
         )
-    nearest = did_you_mean(framing, known) if isinstance(framing, str) else None
+    nearest = did_you_mean(framing, framings) if isinstance(framing, str) else None
     raise ConfigurationError(
         f"there is no framing {framing!r}",
-        hint=f'framing="{nearest}"' if nearest else f"one of {', '.join(known)}",
+        hint=f'framing="{nearest}"' if nearest else f"one of {', '.join(framings)}",
     )
 
 
 def _checked_registry(registry: Any) -> SchemaSource | None:
     if registry is None or (hasattr(registry, "lookup") and hasattr(registry, "wait_for")):
-        made: SchemaSource | None = registry
-        return made
+        source: SchemaSource | None = registry
+        return source
     raise ConfigurationError(
         f"registry is a SchemaRegistry, not {type(registry).__name__}",
         hint="registry=SchemaRegistry(URL), or SchemaRegistry(CLIENT) for a client of your own",

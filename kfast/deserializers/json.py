@@ -35,7 +35,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "max_depth": 64,
 }
 _SHOWN_BYTES: Final = 24
-_WHAT: Final = {
+_FIRST_BYTES: Final = {
     '"': "a string",
     "{": "an object",
     "[": "an array",
@@ -103,7 +103,7 @@ class Json(FramedDeserializer):
         **unknown: Never,
     ) -> None:
         self._refuse_unknown(unknown)
-        made = Schema(schema)
+        root_schema = Schema(schema)
         names = (coerce,) if isinstance(coerce, str) else tuple(coerce)
         for name in names:
             _check_name("coerce", name, COERCIONS)
@@ -113,16 +113,16 @@ class Json(FramedDeserializer):
             raise ConfigurationError(f"allow_nan is True or False, not {allow_nan!r}")
         if not isinstance(max_depth, int) or not 1 <= max_depth <= MAX_DEPTH:
             raise ConfigurationError(f"max_depth is 1 to {MAX_DEPTH}, not {max_depth!r}")
-        given = {
+        options = {
             "framing": framing,
             "coerce": tuple(sorted(set(names))),
             "duplicates": duplicates,
             "allow_nan": allow_nan,
             "max_depth": max_depth,
         }
-        changed = {name: value for name, value in given.items() if value != _DEFAULTS[name]}
-        self._options = {"schema": made, **changed}
-        self._root = made.root
+        changed = {name: value for name, value in options.items() if value != _DEFAULTS[name]}
+        self._options = {"schema": root_schema, **changed}
+        self._root = root_schema.root
         self._report: InferenceReport | None = None
         self._plan = json_plan(
             self._root,
@@ -153,9 +153,9 @@ class Json(FramedDeserializer):
             No document of the sample can be read.
         """
         root, report = infer(_documents(sample), timestamps=timestamps, max_fields=max_fields)
-        made = cls(root)
-        made._report = report
-        return made
+        deserializer = cls(root)
+        deserializer._report = report
+        return deserializer
 
     @property
     def root(self) -> SchemaField:
@@ -184,15 +184,17 @@ class Json(FramedDeserializer):
         if self._framing != NONE:
             wire = self._scan(column, headers)
             framed = plans_of_rows(wire, [0] * len(wire.keys))
-        built, errors, found = json_decode.decode(
+        built, errors, unknown = json_decode.decode(
             self._plan, *column.spans, mode, most_bytes, *framed
         )
-        return Piece(self._root, built, errors, None if found is None else self._unknown(*found))
+        return Piece(
+            self._root, built, errors, None if unknown is None else self._unknown(*unknown)
+        )
 
     def rescued(
         self, column: BytesColumn, headers: HeadersColumn | None, counts: NDArray[np.int32]
     ) -> StringColumn:
-        """Return what of documents has no column, as documents; null for rows without such fields.
+        """Return the fields without a column as documents; null for rows without such fields.
 
         ``counts`` are those of `UnknownFields`, of rows that were decoded without an error. An item
         of a list has its number as a key.
@@ -216,8 +218,8 @@ class Json(FramedDeserializer):
         paths = tuple(f"{path}.{name}" if path else name for path, name in texts)
         return UnknownFields(array_over(counts, np.int32), paths)
 
-    def _what_is_at(self, raw: bytes, position: int) -> str:
-        return _WHAT.get(chr(raw[position]), "a number") if position < len(raw) else ""
+    def _type_at(self, raw: bytes, position: int) -> str:
+        return _FIRST_BYTES.get(chr(raw[position]), "a number") if position < len(raw) else ""
 
     def _shown_at(self, raw: bytes, position: int) -> str:
         """Return the text at a position, or the byte if it is none."""
@@ -240,14 +242,14 @@ def _printable(text: bytes) -> str:
     return "".join(c if c.isprintable() else "?" for c in text.decode("utf-8", "replace"))
 
 
-def _check_name(what: str, name: object, known: Iterable[str]) -> None:
-    names = list(known)
+def _check_name(argument: str, name: object, choices: Iterable[str]) -> None:
+    names = list(choices)
     if isinstance(name, str) and name in names:
         return
     nearest = did_you_mean(name, names) if isinstance(name, str) else None
     asked = f'; did you mean "{nearest}"?' if nearest else ""
     raise ConfigurationError(
-        f"{what} has no {name!r}{asked}", hint=f"use one of: {', '.join(names)}"
+        f"{argument} has no {name!r}{asked}", hint=f"use one of: {', '.join(names)}"
     )
 
 
@@ -259,7 +261,7 @@ def _documents(sample: Any) -> Iterable[bytes | str | None]:
         return _documents(bytes(sample).decode("utf-8", "surrogateescape"))
     values = getattr(sample, "values", None)
     if callable(values):  # records of several partitions are a mapping
-        return [document for part in values() for document in _documents(part)]
+        return [document for records in values() for document in _documents(records)]
     column = sample if values is None else values
     if isinstance(column, StringColumn):
         column = column.raw

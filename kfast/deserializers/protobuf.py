@@ -163,7 +163,7 @@ class Protobuf(RegistryDeserializer):
             }
         if reader is not None:
             self._set_reader_key(reader)
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "message": self._name,
             "descriptor_set": descriptor_set,
             "imports": used or None,
@@ -175,7 +175,7 @@ class Protobuf(RegistryDeserializer):
             "absent": None if absent == "default" else absent,
             "max_depth": None if max_depth == 64 else max_depth,
         }
-        self._options = {name: value for name, value in given.items() if value is not None}
+        self._options = {name: value for name, value in options.items() if value is not None}
 
     def _check_arguments(self, descriptor_set: object, imports: object, reader: object) -> None:
         if imports is not None:
@@ -199,7 +199,7 @@ class Protobuf(RegistryDeserializer):
             )
 
     def _target_of(self, pool: ProtoPool, name: str) -> _Target:
-        made = message_columns(
+        columns = message_columns(
             pool,
             name,
             columns=self._columns,
@@ -207,7 +207,7 @@ class Protobuf(RegistryDeserializer):
             absent=self._absent,
             max_depth=self._max_depth,
         )
-        return _Target(name, compile_plan(made))
+        return _Target(name, compile_plan(columns))
 
     # --- what users see ---------------------------------------------------------------------------
 
@@ -254,8 +254,8 @@ class Protobuf(RegistryDeserializer):
         """Whether schemas of a registry are wanted as descriptors."""
         return True
 
-    def _read(self, _key: SchemaKey, found: RegisteredSchema, /) -> ProtoPool:
-        return registered_pool(found)
+    def _read(self, _key: SchemaKey, schema: RegisteredSchema, /) -> ProtoPool:
+        return registered_pool(schema)
 
     # --- decoding ---------------------------------------------------------------------------------
 
@@ -295,9 +295,9 @@ class Protobuf(RegistryDeserializer):
     ) -> _Target | None:
         """Return the message of a topic that has none given: the reader's, or the first value's."""
         place = place_of(column)
-        known: _Target | None = self._targets.get(place)
-        if known is not None:
-            return known
+        target: _Target | None = self._targets.get(place)
+        if target is not None:
+            return target
         if self._reader_key is not None:
             return self._target_of_reader(self._reader_key, place, is_needed=len(column) > 0)
         for key, path in keys:
@@ -308,10 +308,10 @@ class Protobuf(RegistryDeserializer):
                 name = pool.at_indexes(path or (0,))
                 if self._name is not None and not _is_message(pool, path or (0,), self._name):
                     continue
-                made = self._target_of(pool, self._name or name)
+                candidate = self._target_of(pool, self._name or name)
             except LookupError:
                 continue
-            return self._found(place, key, made)
+            return self._found(place, key, candidate)
         return None
 
     def _target_of_reader(
@@ -331,10 +331,10 @@ class Protobuf(RegistryDeserializer):
             ) from None
         return self._found(place, key, self._target_of(pool, name))
 
-    def _found(self, place: Place | None, key: Key, made: _Target) -> _Target:
-        known: _Target = self._targets.setdefault(place, made)
-        logger.info("the message of %s is %s of %s", shown_place(place), known.name, key)
-        return known
+    def _found(self, place: Place | None, key: Key, candidate: _Target) -> _Target:
+        target: _Target = self._targets.setdefault(place, candidate)
+        logger.info("the message of %s is %s of %s", shown_place(place), target.name, key)
+        return target
 
     def _plan(self, key: Key, path: _Path, target: _Target | None) -> int:
         """Return 0 for values of the wanted message, and a negated error for others."""
@@ -345,7 +345,7 @@ class Protobuf(RegistryDeserializer):
             return -(ErrorKind.UNKNOWN_SCHEMA if pool is None else ErrorKind.SCHEMA)
         return 0 if _is_message(pool, path, target.name) else -ErrorKind.SCHEMA
 
-    def _what_is_at(self, raw: bytes, position: int) -> str:
+    def _type_at(self, raw: bytes, position: int) -> str:
         wire = raw[position] & 7 if position < len(raw) else len(_WIRE_TYPES)
         return _WIRE_TYPES[wire] if wire < len(_WIRE_TYPES) else ""
 
@@ -369,12 +369,12 @@ def _checked(name: str, value: Any) -> Any:
     )
 
 
-def _checked_set(given: object) -> bytes | str:
-    if isinstance(given, bytes | str):
-        return given
+def _checked_set(descriptor_set: object) -> bytes | str:
+    if isinstance(descriptor_set, bytes | str):
+        return descriptor_set
     raise ConfigurationError(
         f"descriptor_set is the bytes of a FileDescriptorSet or .proto text, not "
-        f"{type(given).__name__}",
+        f"{type(descriptor_set).__name__}",
         hint="open(FILE, 'rb').read() gives the bytes of a file",
     )
 
@@ -409,28 +409,28 @@ def _described(message: Any, descriptor_set: object) -> tuple[str, bytes]:
             f"message is a generated class, a descriptor or a name, not {type(message).__name__}",
             hint='Protobuf(orders_pb2.Order), or Protobuf("shop.Order", descriptor_set=...)',
         )
-    return name, b"".join(_in_set(each) for each in _files(file))
+    return name, b"".join(_in_set(dependency) for dependency in _files(file))
 
 
 def _files(file: Any) -> Iterator[bytes]:
     """Yield the descriptors of a file and of all that it imports, this one last."""
-    found: dict[str, bytes] = {}
+    descriptors: dict[str, bytes] = {}
     waiting = [file]
-    while waiting and len(found) < _MOST_FILES:
-        each = waiting.pop()
-        if each.name not in found:
-            found[each.name] = each.serialized_pb
-            waiting.extend(each.dependencies)
-    own = found.pop(file.name)
-    yield from found.values()
+    while waiting and len(descriptors) < _MOST_FILES:
+        imported = waiting.pop()
+        if imported.name not in descriptors:
+            descriptors[imported.name] = imported.serialized_pb
+            waiting.extend(imported.dependencies)
+    own = descriptors.pop(file.name)
+    yield from descriptors.values()
     yield own
 
 
 def _in_set(file: bytes) -> bytes:
     """Return a file as an entry of a FileDescriptorSet: its field 1."""
-    made, size = bytearray([1 << 3 | _LENGTH_DELIMITED]), len(file)
+    entry, size = bytearray([1 << 3 | _LENGTH_DELIMITED]), len(file)
     while size > 0x7F:
-        made.append(size & 0x7F | 0x80)
+        entry.append(size & 0x7F | 0x80)
         size >>= 7
-    made.append(size)
-    return bytes(made) + file
+    entry.append(size)
+    return bytes(entry) + file

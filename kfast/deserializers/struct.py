@@ -47,15 +47,15 @@ class Struct:
 
     def __init__(self, dtype: DTypeLike) -> None:
         try:
-            wanted = np.dtype(dtype)
+            struct_dtype = np.dtype(dtype)
         except TypeError as error:
             raise ConfigurationError(f"Struct({dtype!r}): not a NumPy dtype") from error
-        if not wanted.names or wanted.hasobject or not wanted.itemsize:
+        if not struct_dtype.names or struct_dtype.hasobject or not struct_dtype.itemsize:
             raise ConfigurationError(
-                f"Struct({wanted}): needs a structured dtype without object fields",
+                f"Struct({struct_dtype}): needs a structured dtype without object fields",
                 hint='for example Struct([("id", ">i8"), ("price", ">f8")])',
             )
-        object.__setattr__(self, "dtype", wanted)
+        object.__setattr__(self, "dtype", struct_dtype)
 
     def deserialize_column(
         self, column: BytesColumn, _headers: HeadersColumn | None = None, /, *, stop_at_first: bool

@@ -55,7 +55,7 @@ _REASONS: Final = {
     ErrorKind.TRAILING: "has bytes after its end",
     ErrorKind.SYNTAX: "is not {format}",
     ErrorKind.UTF8: "is not UTF-8",
-    ErrorKind.TYPE: "is {what}not {type}",
+    ErrorKind.TYPE: "is {actual}not {type}",
     ErrorKind.RANGE: "does not fit {type}",
     ErrorKind.MISSING: "is missing, and required",
     ErrorKind.DUPLICATE_KEY: "is there twice",
@@ -109,15 +109,15 @@ class TypedDeserializer:
 
     _options: Mapping[str, Any]
 
-    def _refuse_unknown(self, given: Mapping[str, Never]) -> None:
+    def _refuse_unknown(self, arguments: Mapping[str, Never]) -> None:
         """Refuse arguments that there are not, with the nearest name."""
-        known = type(self).__init__.__kwdefaults__ or {}
-        for name in given:
-            near = did_you_mean(name, known)
+        defaults = type(self).__init__.__kwdefaults__ or {}
+        for name in arguments:
+            near = did_you_mean(name, defaults)
             asked = f"; did you mean {near}?" if near else ""
             raise ConfigurationError(
                 f"{type(self).__name__} has no argument {name}{asked}",
-                hint=f"one of {', '.join(known)}",
+                hint=f"one of {', '.join(defaults)}",
             )
 
     # --- the format's -----------------------------------------------------------------------------
@@ -168,8 +168,8 @@ class TypedDeserializer:
         """Return the ids that the values of some rows name, None where values have none."""
         return None
 
-    def _what_is_at(self, _raw: bytes, _position: int) -> str:
-        """Return what a value has in the place of what was wanted, such as ``a string``."""
+    def _type_at(self, _raw: bytes, _position: int) -> str:
+        """Return the type of the bytes at a position in words, such as ``a string``."""
         return ""
 
     def _shown_at(self, raw: bytes, position: int) -> str:
@@ -222,28 +222,28 @@ class TypedDeserializer:
         column = values_of(values)
         self.wait_for_schemas(column, headers)
         result = self.deserialize_column(column, headers, stop_at_first=on_error == "raise")
-        found = result.errors
-        if found is None:
+        errors = result.errors
+        if errors is None:
             return Decoded(result.values, RecordErrors())
         if on_error == "raise":
-            raise self._error(column, found)
-        rows = found.rows["row"]
-        part = ErrorPart(
+            raise self._error(column, errors)
+        rows = errors.rows["row"]
+        error_part = ErrorPart(
             "",
             -1,
             "value",
             read_only(rows.copy()),
             read_only(np.full(len(rows), -1)),
             column.select(rows),
-            found.rows,
-            found.schema_ids,
-            partial(describe, self, found.root),
+            errors.rows,
+            errors.schema_ids,
+            partial(describe, self, errors.root),
         )
-        made = result.values
+        decoded = result.values
         if on_error == "skip":
             assert result.is_bad is not None
-            made = made[~result.is_bad]
-        return Decoded(made, RecordErrors([part], [len(rows)]))
+            decoded = decoded[~result.is_bad]
+        return Decoded(decoded, RecordErrors([error_part], [len(rows)]))
 
     def wait_for_schemas(self, column: BytesColumn, headers: HeadersColumn | None) -> None:
         """Look up the schemas that are needed and not known, and wait for them.
@@ -305,17 +305,17 @@ class TypedDeserializer:
         is_bad = np.zeros(max(done, int(numbers[-1]) + 1), np.bool_)
         is_bad[numbers] = True
         ids = self._schema_ids(column, headers, numbers)
-        found = FoundErrors(rows, ids, piece.root)
-        return DecodedColumn(values, int(numbers[0]), read_only(is_bad), errors=found, node=node)
+        errors = FoundErrors(rows, ids, piece.root)
+        return DecodedColumn(values, int(numbers[0]), read_only(is_bad), errors=errors, node=node)
 
     def explain(self, raw: bytes) -> BadValue:
         """Return why a value cannot be read."""
         column = BytesColumn.from_values([raw])
-        found = self.deserialize_column(column, None, stop_at_first=True).errors
-        if found is None:
+        errors = self.deserialize_column(column, None, stop_at_first=True).errors
+        if errors is None:
             return BadValue.of("cannot be read", raw)
-        ids = found.schema_ids
-        return self.explain_error(found.root, raw, found.rows[0], None if ids is None else ids[0])
+        ids = errors.schema_ids
+        return self.explain_error(errors.root, raw, errors.rows[0], None if ids is None else ids[0])
 
     def explain_error(
         self, root: SchemaField | None, raw: bytes, error: Any, schema_id: int | str | None
@@ -326,7 +326,7 @@ class TypedDeserializer:
         if root is not None and node >= 0:
             path, field = list(root.nodes())[node]
             path = _indexed(path, error["indexes"][: error["depth"]].tolist())
-        what = self._what_is_at(raw, position) if kind is ErrorKind.TYPE else ""
+        actual = self._type_at(raw, position) if kind is ErrorKind.TYPE else ""
         shape = _REASONS[kind]
         if schema_id is None and kind is ErrorKind.SCHEMA:
             shape = "has message indexes that cannot be"
@@ -334,7 +334,7 @@ class TypedDeserializer:
             shape = "has schema id {id}, which no schema that was given has"
         reason = shape.format(
             format=self.format_name,
-            what=f"{what}, " if what else "",
+            actual=f"{actual}, " if actual else "",
             type=_type_name(field),
             id=schema_id,
             misfit=self.schema_misfit,
@@ -348,11 +348,11 @@ class TypedDeserializer:
             bad = replace(bad, hint='framing="confluent" reads values with a schema id')
         return bad.detailed(kind.text, path, position)
 
-    def _error(self, column: BytesColumn, found: FoundErrors) -> DeserializationError:
-        row = int(found.rows["row"][0])
+    def _error(self, column: BytesColumn, errors: FoundErrors) -> DeserializationError:
+        row = int(errors.rows["row"][0])
         raw = column[row]
-        schema_id = None if found.schema_ids is None else found.schema_ids[0]
-        bad = self.explain_error(found.root, raw or b"", found.rows[0], schema_id)
+        schema_id = None if errors.schema_ids is None else errors.schema_ids[0]
+        bad = self.explain_error(errors.root, raw or b"", errors.rows[0], schema_id)
         return DeserializationError(
             error_message(f"row {row}", "value", bad),
             found=bad.found or None,
@@ -406,25 +406,25 @@ def values_of(values: Any) -> BytesColumn:
         )
     if hasattr(values, "__arrow_c_array__"):
         return _of_arrow(values)
-    given = list(values)
-    for row, value in enumerate(given):
+    sequence = list(values)
+    for row, value in enumerate(sequence):
         if value is not None and not isinstance(value, bytes | bytearray | memoryview):
             raise ConfigurationError(
                 f"decode() takes bytes and None; row {row} is {type(value).__name__}",
                 hint="encode text by .encode()",
             )
-    return BytesColumn.from_values([None if v is None else bytes(v) for v in given])
+    return BytesColumn.from_values([None if v is None else bytes(v) for v in sequence])
 
 
 def _of_arrow(values: Any) -> BytesColumn:
     schema, array = values.__arrow_c_array__()
-    found = SchemaNode.read(schema).format
-    if found not in _ARROW_FORMATS:
+    arrow_format = SchemaNode.read(schema).format
+    if arrow_format not in _ARROW_FORMATS:
         raise ConfigurationError(
-            f'decode() takes Arrow arrays of binary or string, not of format "{found}"',
+            f'decode() takes Arrow arrays of binary or string, not of format "{arrow_format}"',
             hint="cast it to binary",
         )
-    return BytesColumn(*import_bytes(array, found.isupper()))
+    return BytesColumn(*import_bytes(array, arrow_format.isupper()))
 
 
 def _indexed(path: str, indexes: list[int]) -> str:

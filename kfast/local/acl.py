@@ -82,14 +82,14 @@ class Acl:
             raise ConfigurationError(
                 f'principal = "{self.principal}": not TYPE:NAME', hint='such as "User:app"'
             )
-        for what, value, known in (
+        for field, value, choices in (
             ("operation", self.operation, OPERATIONS),
             ("permission", self.permission, _PERMISSIONS),
         ):
-            if value not in known:
-                nearest = did_you_mean(value, known)
+            if value not in choices:
+                nearest = did_you_mean(value, choices)
                 raise ConfigurationError(
-                    f'{what} = "{value}": not one of {", ".join(known)}',
+                    f'{field} = "{value}": not one of {", ".join(choices)}',
                     hint=None if nearest is None else f'did you mean "{nearest}"?',
                 )
         if sum(name is not None for name in (self.topic, self.group, self.transactional_id)) > 1:
@@ -130,7 +130,7 @@ def create_acls(address: Address, acls: Iterable[Acl]) -> None:
     """Add rules; brokers apply them one after another."""
     response = send_request(address, *_CREATE_ACLS, array(acl.encoded() for acl in acls))
     response.number(">i")  # throttle time
-    response.array(lambda each: _check("cannot add ACLs", each))
+    response.array(lambda entry: _check("cannot add ACLs", entry))
 
 
 def delete_acls(address: Address, acls: Iterable[Acl]) -> None:
@@ -148,11 +148,11 @@ def has_acl(address: Address, acl: Acl) -> bool:
     return response.number(">i") > 0
 
 
-def _check(what: str, response: Reader) -> None:
+def _check(failure: str, response: Reader) -> None:
     error, message = response.number(">h"), response.string()
     if error:
         raise LocalKafkaError(
-            what,
+            failure,
             cause=f"{message} (error {error})",
             hint="LocalKafka(acls=[]) has an authorizer" if error == _SECURITY_DISABLED else None,
         )

@@ -79,10 +79,10 @@ def alter_scram_credentials(
 
     KRaft takes one mechanism of a user per request.
     """
-    made = [
+    credentials = [
         _credential(user, password, mechanism, iterations) for user, password in passwords.items()
     ]
-    body = compact_array([]) + compact_array(made) + NO_TAGS
+    body = compact_array([]) + compact_array(credentials) + NO_TAGS
     response = send_request(address, *_ALTER_SCRAM, body, is_flexible=True)
     response.number(">i")  # throttle time
     for user, error, message in response.compact_array(_read_result):

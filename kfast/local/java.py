@@ -70,5 +70,5 @@ def _version_of(path: Path) -> int | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _VERSION.search(done.stderr + done.stdout)
-    return int(found.group(1)) if found and done.returncode == 0 else None
+    match = _VERSION.search(done.stderr + done.stdout)
+    return int(match.group(1)) if match and done.returncode == 0 else None

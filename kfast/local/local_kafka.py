@@ -233,8 +233,8 @@ class LocalKafka:
             )
         nodes = list(running.nodes.values())
         self._configure(nodes)
-        known = next(filter(None, (node.cluster_id() for node in nodes)), None)
-        cluster_id = known or random_uuid()
+        stored_id = next(filter(None, (node.cluster_id() for node in nodes)), None)
+        cluster_id = stored_id or random_uuid()
         first, *others = nodes
         if first.cluster_id() is None:
             first.format(cluster_id)

@@ -66,13 +66,13 @@ class ClassArchive:
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".archive-", dir=folder) as scratch:
-            made = Path(scratch) / f"made{_SUFFIX}"
-            run((f"-XX:ArchiveClassesAtExit={made}", _QUIET))
-            if not made.exists():  # not every Java supports it
+            archive = Path(scratch) / f"made{_SUFFIX}"
+            run((f"-XX:ArchiveClassesAtExit={archive}", _QUIET))
+            if not archive.exists():  # not every Java supports it
                 return False
             for old in folder.glob(f"{self.main_class}-*{_SUFFIX}"):
                 old.unlink(missing_ok=True)
-            made.rename(folder / f"{self._name()}{made.stat().st_size}{_SUFFIX}")
+            archive.rename(folder / f"{self._name()}{archive.stat().st_size}{_SUFFIX}")
         return True
 
     def _find(self) -> Path | None:
@@ -87,17 +87,17 @@ class ClassArchive:
     def _name(self) -> str:
         """Return the beginning of the file's name."""
         files = (self.java.path.resolve(), *self.jars)
-        known = [(os.fspath(path), _state_of(path)) for path in files]
-        key = hashlib.sha256(repr(known).encode()).hexdigest()[:16]
+        states = [(os.fspath(path), _state_of(path)) for path in files]
+        key = hashlib.sha256(repr(states).encode()).hexdigest()[:16]
         return f"{self.main_class}-{key}-"
 
 
 def _state_of(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 HOST: Final = "127.0.0.1"
@@ -179,7 +179,7 @@ def free_ports(count: int) -> list[int]:
     except (OSError, ValueError, IndexError):
         highest = _DEFAULT_EPHEMERAL
     low, high = (_LOWEST_PORT, highest) if highest > 2 * _LOWEST_PORT else (32_768, 60_000)
-    found: list[int] = []
+    ports: list[int] = []
     for port in random.sample(range(low, high), 500):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -187,9 +187,9 @@ def free_ports(count: int) -> list[int]:
                 probe.bind((HOST, port))
             except OSError:
                 continue
-        found.append(port)
-        if len(found) == count:
-            return found
+        ports.append(port)
+        if len(ports) == count:
+            return ports
     raise LocalKafkaError(f"no free port on {HOST} between {low} and {high}")
 
 
@@ -295,8 +295,8 @@ class LocalNode:
             text = (self.folder / "data" / "meta.properties").read_text(encoding="utf-8")
         except OSError:
             return None
-        found = re.search(r"^cluster\.id=(\S+)$", text, re.MULTILINE)
-        return found.group(1) if found else None
+        match = re.search(r"^cluster\.id=(\S+)$", text, re.MULTILINE)
+        return match.group(1) if match else None
 
     def format(self, cluster_id: str) -> None:
         """Prepare the data folder with Kafka's ``StorageTool``."""
@@ -417,6 +417,6 @@ def _escape(value: str) -> str:
     return f"\\{text}" if text.startswith(" ") else text
 
 
-def _escape_character(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be")
+def _escape_character(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

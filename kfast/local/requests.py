@@ -69,13 +69,13 @@ def delete_topic(run_tool: RunTool, bootstrap_servers: str, name: str) -> None:
     _finish(f'cannot delete topic "{name}"', admin.delete_topics([name])[name])
 
 
-def _finish(what: str, future: Any) -> None:
+def _finish(failure: str, future: Any) -> None:
     try:
         future.result(TIMEOUT_SECONDS)
     except Exception as error:
         reason = error.args[0] if error.args else error
         text = getattr(reason, "str", None)
-        raise LocalKafkaError(what, cause=text() if text else str(reason)) from error
+        raise LocalKafkaError(failure, cause=text() if text else str(reason)) from error
 
 
 def wait_for_topic(
@@ -224,8 +224,8 @@ def string(text: str | None) -> bytes:
 
 def array(elements: Iterable[bytes]) -> bytes:
     """Return an array of written elements."""
-    made = list(elements)
-    return struct.pack(">i", len(made)) + b"".join(made)
+    written = list(elements)
+    return struct.pack(">i", len(written)) + b"".join(written)
 
 
 def compact_bytes(data: bytes) -> bytes:
@@ -235,14 +235,14 @@ def compact_bytes(data: bytes) -> bytes:
 
 def compact_array(elements: Iterable[bytes]) -> bytes:
     """Return an array of written elements as flexible versions write it."""
-    made = list(elements)
-    return _varint(len(made) + 1) + b"".join(made)
+    written = list(elements)
+    return _varint(len(written) + 1) + b"".join(written)
 
 
 def _varint(value: int) -> bytes:
-    made = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)

@@ -34,12 +34,11 @@ from kfast.local.credentials import (
     broker_config,
     scram_iterations,
 )
-from kfast.local.tokens import AUDIENCE, ISSUER, TokenIssuer
 
 if TYPE_CHECKING:
     from kfast.local.node import LocalNode
     from kfast.local.requests import Address
-    from kfast.local.token_endpoint import TokenEndpoint
+    from kfast.local.tokens import TokenEndpoint, TokenIssuer
 
 logger = get_logger(__name__)
 
@@ -95,8 +94,8 @@ class LocalSecurity:
     @property
     def listeners(self) -> dict[str, str]:
         """Names and protocols of the listeners besides PLAINTEXT."""
-        found = {protocol: protocol for protocol in self.protocols if protocol != PLAINTEXT}
-        return found | {_SSL_REQUIRED: "SSL"} if "SSL" in found else found
+        protocols = {protocol: protocol for protocol in self.protocols if protocol != PLAINTEXT}
+        return protocols | {_SSL_REQUIRED: "SSL"} if "SSL" in protocols else protocols
 
     @property
     def _tls_listeners(self) -> list[str]:
@@ -119,7 +118,8 @@ class LocalSecurity:
         if self._tls_listeners and self._given_certificates is None:
             self._certificates = Certificates(folder / f"certificates-{time.time_ns():x}")
         if self._sasl_listeners and "OAUTHBEARER" in self.mechanisms:
-            from kfast.local.token_endpoint import TokenEndpoint  # noqa: PLC0415 - imports ssl
+            # It imports ssl.
+            from kfast.local.tokens import TokenEndpoint, TokenIssuer  # noqa: PLC0415
 
             self._issuer = TokenIssuer(folder)
             self._endpoint = TokenEndpoint(host, self.users, self._issuer)
@@ -196,9 +196,7 @@ class LocalSecurity:
                 "sasl.server.callback.handler.class": (
                     f"{_OAUTHBEARER}.OAuthBearerValidatorCallbackHandler"
                 ),
-                "sasl.oauthbearer.jwks.endpoint.url": self._issuer.jwks.as_uri(),
-                "sasl.oauthbearer.expected.audience": AUDIENCE,
-                "sasl.oauthbearer.expected.issuer": ISSUER,
+                **self._issuer.validator_config(),
             }
         return {}  # GSSAPI: the keytab is the caller's
 
@@ -224,11 +222,11 @@ class LocalSecurity:
         """Return the protocol of this name, which must have a listener; by default the first."""
         if name is None:
             return self.protocols[0]
-        known = dict.fromkeys((PLAINTEXT, *self.listeners.values()))
-        if name not in known:
+        protocols = dict.fromkeys((PLAINTEXT, *self.listeners.values()))
+        if name not in protocols:
             raise ConfigurationError(
                 f'this LocalKafka has no listener for "{name}"',
-                found=", ".join(known),
+                found=", ".join(protocols),
                 hint=f'LocalKafka(security=["{name}", ...])' if name in PROTOCOLS else None,
             )
         return name
@@ -314,14 +312,14 @@ class LocalSecurity:
 
         A broker applies changes in their order, but shows one before it has applied all of it.
         """
-        wanted = [(user, name) for user in users for name in self._scram_mechanisms]
+        credentials = [(user, name) for user in users for name in self._scram_mechanisms]
         for iterations in (_ITERATIONS + 1, _ITERATIONS):
             for mechanism in self._scram_mechanisms:
                 alter_scram_credentials(addresses[0], users, mechanism, iterations)
             for address in addresses:
                 _wait(
                     "the passwords",
-                    lambda: _shows(address, wanted, iterations),  # noqa: B023
+                    lambda: _shows(address, credentials, iterations),  # noqa: B023
                 )
 
     def add_acls(self, addresses: Sequence[Address], acls: Sequence[Acl]) -> None:
@@ -335,10 +333,10 @@ class LocalSecurity:
         self._wait_for_acls(addresses, acls, False)
 
     @staticmethod
-    def _wait_for_acls(addresses: Sequence[Address], acls: Sequence[Acl], wanted: bool) -> None:
+    def _wait_for_acls(addresses: Sequence[Address], acls: Sequence[Acl], is_present: bool) -> None:
         for address in addresses:
             for acl in acls:
-                _wait("the ACLs", lambda: has_acl(address, acl) is wanted)  # noqa: B023
+                _wait("the ACLs", lambda: has_acl(address, acl) is is_present)  # noqa: B023
 
     def set_client_auth(self, mode: str) -> None:
         """Change which listener clients of SSL are to use."""
@@ -362,13 +360,13 @@ class LocalSecurity:
             )
 
     def _server_certificate(self, certificate: str | os.PathLike[str]) -> Path:
-        made = self.certificates
+        certificates = self.certificates
         if certificate == "server":
-            return made.server
+            return certificates.server
         if certificate == "expired":
-            return made.expired()
+            return certificates.expired()
         if certificate == "other_ca":
-            return made.for_host(*LOCAL_HOSTS, is_trusted=False)
+            return certificates.for_host(*LOCAL_HOSTS, is_trusted=False)
         path = Path(certificate)
         if not path.exists():
             raise ConfigurationError(
@@ -377,32 +375,32 @@ class LocalSecurity:
         return path
 
 
-def _shows(address: Address, wanted: Iterable[tuple[str, str]], iterations: int) -> bool:
-    found = scram_iterations(address)
-    return all(found.get(each) == iterations for each in wanted)
+def _shows(address: Address, credentials: Iterable[tuple[str, str]], iterations: int) -> bool:
+    iterations_of = scram_iterations(address)
+    return all(iterations_of.get(credential) == iterations for credential in credentials)
 
 
-def _wait(what: str, is_done: Callable[[], bool]) -> None:
+def _wait(change: str, is_done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _CHANGE_TIMEOUT_SECONDS
     while not is_done():
         if time.monotonic() > deadline:
             raise LocalKafkaError(
-                f"a broker did not apply {what} within {_CHANGE_TIMEOUT_SECONDS} s"
+                f"a broker did not apply {change} within {_CHANGE_TIMEOUT_SECONDS} s"
             )
         time.sleep(_CHECK_SECONDS)
 
 
-def _chosen(what: str, given: str | Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
-    chosen = (given,) if isinstance(given, str) else tuple(given)
+def _chosen(setting: str, names: str | Iterable[str], choices: Sequence[str]) -> tuple[str, ...]:
+    chosen = (names,) if isinstance(names, str) else tuple(names)
     for value in chosen:
-        if value not in known:
-            nearest = did_you_mean(value, known)
+        if value not in choices:
+            nearest = did_you_mean(value, choices)
             raise ConfigurationError(
-                f'{what} = "{value}": not one of {", ".join(known)}',
+                f'{setting} = "{value}": not one of {", ".join(choices)}',
                 hint=None if nearest is None else f'did you mean "{nearest}"?',
             )
     if not chosen or len(set(chosen)) != len(chosen):
-        raise ConfigurationError(f"{what}: empty, or one is given twice")
+        raise ConfigurationError(f"{setting}: empty, or one is given twice")
     return chosen
 
 

@@ -25,7 +25,7 @@ class BootstrapServers:
         self._unknown = list(servers)
         self.nodes: Mapping[int, Node] = {}
 
-    def known(self) -> Mapping[int, Node]:
+    def resolve(self) -> Mapping[int, Node]:
         """Return the nodes by id; servers whose name is being looked up are appended later."""
         if self._unknown:
             self._look_up()

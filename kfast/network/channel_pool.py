@@ -119,8 +119,8 @@ class ChannelPool:
     def next_deadline_ms(self, now_ms: int) -> int:
         """Return the earliest deadline of the pool."""
         deadlines = [now_ms + NEVER_MS]
-        for key, known in self._states.setting_up():
-            deadlines.append(known.deadline_ms)
+        for key, node_state in self._states.setting_up():
+            deadlines.append(node_state.deadline_ms)
             if key not in self._channels:
                 deadlines.append(now_ms + LOOK_UP_CHECK_MS)
         idle_ms = self._idle_ms
@@ -141,30 +141,30 @@ class ChannelPool:
 
     def connect(self, key: ConnectionKey, node: Node, now_ms: int) -> None:
         """Start an attempt; only when the states allow it."""
-        known = self._states.connecting(key, node, now_ms)
+        node_state = self._states.connecting(key, node, now_ms)
         logger.debug("connecting to %s for %s", diagnosis.describe(node), key.channel.name)
-        self._open(key, known, now_ms)
+        self._open(key, node_state, now_ms)
 
     def continue_look_ups(self, now_ms: int) -> None:
         """Continue the attempts whose look-up was pending."""
-        for key, known in self._states.setting_up():
+        for key, node_state in self._states.setting_up():
             if key not in self._channels:
-                self._open(key, known, now_ms)
+                self._open(key, node_state, now_ms)
 
-    def _open(self, key: ConnectionKey, known: NodeConnectionState, now_ms: int) -> None:
+    def _open(self, key: ConnectionKey, node_state: NodeConnectionState, now_ms: int) -> None:
         """Start on the current address, or on the next one if that fails at once."""
-        node, addresses = known.node, known.addresses
+        node, addresses = node_state.node, node_state.addresses
         if addresses.needs_resolving:
             try:
-                found = self._io.resolver.resolve(node.host, node.port)
-                if found is not None and not found:
+                resolved = self._io.resolver.resolve(node.host, node.port)
+                if resolved is not None and not resolved:
                     raise OSError("the name has no address")
             except OSError as error:
                 self._failed(key, diagnosis.unresolvable(node, error), now_ms)
                 return
-            if found is None:
+            if resolved is None:
                 return
-            addresses.resolved(found)
+            addresses.resolved(resolved)
         while True:
             try:
                 transport = self._io.transport_factory(node, addresses.current)
@@ -175,20 +175,20 @@ class ChannelPool:
                 return
             break
         connection = BrokerConnection(
-            node, key.channel, self._settings, known.handshake_max_version
+            node, key.channel, self._settings, node_state.handshake_max_version
         )
         channel = KafkaChannel(key, transport, connection, self._io.selector, self._io.receive_gate)
         self._channels[key] = channel
-        self._set_up(channel, known, now_ms)
+        self._set_up(channel, node_state, now_ms)
 
-    def _set_up(self, channel: KafkaChannel, known: NodeConnectionState, now_ms: int) -> None:
+    def _set_up(self, channel: KafkaChannel, node_state: NodeConnectionState, now_ms: int) -> None:
         """Continue setting up a transport; take the next address if this one fails."""
         key = channel.key
         try:
             is_complete = channel.set_up(now_ms)
-            known.is_handshaking = channel.is_handshaking
+            node_state.is_handshaking = channel.is_handshaking
             if not is_complete:
-                self._states.progressed(key, int(known.is_handshaking), now_ms)
+                self._states.progressed(key, int(node_state.is_handshaking), now_ms)
                 return
             if channel.connection.is_authenticating:
                 self._states.authenticating(key)
@@ -198,29 +198,31 @@ class ChannelPool:
             channel.write(now_ms)
             channel.update_interest()
         except OSError as error:
-            if known.addresses.failed():
+            if node_state.addresses.failed():
                 self._drop(key)
-                self._open(key, known, now_ms)
+                self._open(key, node_state, now_ms)
             else:
-                ips = known.addresses.ips
-                self._failed(key, diagnosis.connect_failed(known.node, error, ips), now_ms)
+                ips = node_state.addresses.ips
+                self._failed(key, diagnosis.connect_failed(node_state.node, error, ips), now_ms)
         except KafkaError as error:
             self._failed(key, error, now_ms)
 
-    def _note_set_up(self, channel: KafkaChannel, known: NodeConnectionState, now_ms: int) -> None:
+    def _note_set_up(
+        self, channel: KafkaChannel, node_state: NodeConnectionState, now_ms: int
+    ) -> None:
         """Note how far the set-up of a connection has come."""
         connection = channel.connection
-        if not known.is_down:
+        if not node_state.is_down:
             self._states.progressed(channel.key, TRANSPORT_STEPS + connection.steps, now_ms)
-        if known.state is ConnectionState.AUTHENTICATING and not connection.is_authenticating:
+        if node_state.state is ConnectionState.AUTHENTICATING and not connection.is_authenticating:
             self._states.checking_api_versions(channel.key)
-        if known.state is ConnectionState.CHECKING_API_VERSIONS and connection.is_ready:
+        if node_state.state is ConnectionState.CHECKING_API_VERSIONS and connection.is_ready:
             self._handshake_done(channel)
 
     def continue_logins(self, now_ms: int) -> None:
         """Continue what waited for the login worker, and begin to authenticate again."""
         for channel in list(self._channels.values()):
-            connection, known = channel.connection, self._states.get(channel.key)
+            connection, node_state = channel.connection, self._states.get(channel.key)
             due_ms = connection.reauthenticate_ms
             try:
                 if connection.is_waiting_for_worker:
@@ -231,20 +233,22 @@ class ChannelPool:
             except KafkaError as error:
                 self._failed(channel.key, error, now_ms)
                 continue
-            if known is not None and known.state is ConnectionState.READY:
+            if node_state is not None and node_state.state is ConnectionState.READY:
                 self._states.authenticating_again(
                     channel.key, is_begun=connection.is_authenticating
                 )
-            elif known is not None:
-                self._note_set_up(channel, known, now_ms)
+            elif node_state is not None:
+                self._note_set_up(channel, node_state, now_ms)
             self.flush(channel, now_ms)
 
     def _handshake_done(self, channel: KafkaChannel) -> None:
         key = channel.key
         failed = self._states.ready(key)
-        known = self._states.get(key)
-        if known is not None:
-            known.handshake_max_version = channel.connection.handshake.max_version_after_success()
+        node_state = self._states.get(key)
+        if node_state is not None:
+            node_state.handshake_max_version = (
+                channel.connection.handshake.max_version_after_success()
+            )
         name = diagnosis.describe(channel.connection.node)
         logger.log(
             logging.INFO if failed else logging.DEBUG,
@@ -267,10 +271,10 @@ class ChannelPool:
         for channel, mask in events:
             if not isinstance(channel, KafkaChannel) or not self._is_open(channel):
                 continue  # closed while an earlier event was served
-            known = self._states.get(channel.key)
+            node_state = self._states.get(channel.key)
             if not channel.is_connected:
-                if known is not None:
-                    self._set_up(channel, known, now_ms)
+                if node_state is not None:
+                    self._set_up(channel, node_state, now_ms)
                 self.has_changed = True
                 continue
             try:
@@ -279,10 +283,10 @@ class ChannelPool:
                 if mask & EVENT_WRITE:
                     moved += channel.write(now_ms)
             except KafkaError as error:
-                self._note_responses(channel, known, now_ms)
+                self._note_responses(channel, node_state, now_ms)
                 self._failed(channel.key, error, now_ms)
                 continue
-            self._note_responses(channel, known, now_ms)
+            self._note_responses(channel, node_state, now_ms)
             moved += self._write(channel, now_ms) if channel.connection.data_to_send() else 0
             if self._is_open(channel):
                 channel.update_interest()
@@ -291,16 +295,16 @@ class ChannelPool:
         return moved
 
     def direct_receivers(self) -> dict[int, FrameReceiver]:
-        """Return what may receive without `process`, by descriptor."""
+        """Return the receivers that may be read without `process`, by descriptor."""
         self._receiving.clear()
-        found = {}
+        receivers = {}
         for channel in self._channels.values():
             direct = channel.direct_receiver()
             if direct is not None:
                 descriptor, receiver = direct
-                found[descriptor] = receiver
+                receivers[descriptor] = receiver
                 self._receiving.append((receiver, channel))
-        return found
+        return receivers
 
     def take_frames(self, now_ms: int) -> None:
         """Take what the last `direct_receivers` received without `process`."""
@@ -318,11 +322,11 @@ class ChannelPool:
             self.has_changed = True  # what was received may have been an answer of a log-in
 
     def _note_responses(
-        self, channel: KafkaChannel, known: NodeConnectionState | None, now_ms: int
+        self, channel: KafkaChannel, node_state: NodeConnectionState | None, now_ms: int
     ) -> None:
-        if known is not None and known.state is not ConnectionState.READY:
-            self._note_set_up(channel, known, now_ms)
-        elif known is not None and known.is_authenticating_again:
+        if node_state is not None and node_state.state is not ConnectionState.READY:
+            self._note_set_up(channel, node_state, now_ms)
+        elif node_state is not None and node_state.is_authenticating_again:
             self.has_changed = True  # its next deadline may be earlier
         if channel.connection.throttle_ms:
             self._throttle(channel, now_ms)
@@ -371,17 +375,17 @@ class ChannelPool:
 
     def end_overdue(self, now_ms: int) -> None:
         """Close connections whose set-up or requests timed out."""
-        for key, known in self._states.setting_up():
-            if known.deadline_ms <= now_ms:
-                elapsed_ms = now_ms - known.attempt_ms
+        for key, node_state in self._states.setting_up():
+            if node_state.deadline_ms <= now_ms:
+                elapsed_ms = now_ms - node_state.attempt_ms
                 channel = self._channels.get(key)
                 if channel is not None and channel.is_connected:
                     error = channel.connection.setup_timed_out(elapsed_ms)
-                elif known.addresses.needs_resolving:
-                    error = diagnosis.look_up_timed_out(known.node, elapsed_ms)
+                elif node_state.addresses.needs_resolving:
+                    error = diagnosis.look_up_timed_out(node_state.node, elapsed_ms)
                 else:
                     error = diagnosis.setup_timed_out(
-                        known.node, elapsed_ms, is_handshaking=known.is_handshaking
+                        node_state.node, elapsed_ms, is_handshaking=node_state.is_handshaking
                     )
                 self._failed(key, error, now_ms, timed_out=True)
         for key, channel in list(self._channels.items()):
@@ -405,9 +409,9 @@ class ChannelPool:
 
     def adopt_bootstrap(self, brokers: Mapping[int, Node], now_ms: int) -> None:
         """Let a connection to a bootstrap server be that of the broker at the same address."""
-        known = {node.address: node for node in brokers.values()}
+        brokers_by_address = {node.address: node for node in brokers.values()}
         for key, channel in list(self._channels.items()):
-            node = known.get(channel.connection.node.address)
+            node = brokers_by_address.get(channel.connection.node.address)
             if key.node_id >= 0 or node is None or not self.is_ready(key):
                 continue
             taken = ConnectionKey(node.node_id, key.channel)
@@ -439,29 +443,29 @@ class ChannelPool:
         self, key: ConnectionKey, error: KafkaError, now_ms: int, *, timed_out: bool = False
     ) -> None:
         """End an attempt or a connection: fail what it carried and start the backoff."""
-        known = self._states.get(key)
-        if known is None:
+        node_state = self._states.get(key)
+        if node_state is None:
             return
-        was_ready = known.state is ConnectionState.READY
+        was_ready = node_state.state is ConnectionState.READY
         channel = self._channels.get(key)
         in_flight = 0
         if channel is not None:
             handshake = channel.connection.handshake
             is_in_handshake = not was_ready and not channel.connection.is_authenticating
             if is_in_handshake and diagnosis.failure_kind(error) is FailureKind.CLOSED_EARLY:
-                known.handshake_max_version = handshake.max_version_after_close()
+                node_state.handshake_max_version = handshake.max_version_after_close()
             abandoned = channel.connection.abandon(error)
             in_flight = len(abandoned)
             self.completed.extend(abandoned)
             self._drop(key)
         self._states.disconnected(key, error, now_ms, timed_out=timed_out)
-        self._log_failure(known, error, now_ms, was_ready=was_ready, in_flight=in_flight)
+        self._log_failure(node_state, error, now_ms, was_ready=was_ready, in_flight=in_flight)
         self._on_failure(key, error, was_ready, in_flight)
         self.has_changed = True
 
     @staticmethod
     def _log_failure(
-        known: NodeConnectionState,
+        node_state: NodeConnectionState,
         error: KafkaError,
         now_ms: int,
         *,
@@ -475,12 +479,12 @@ class ChannelPool:
             return
         is_refusal = isinstance(error, AuthenticationError)
         # A node that cannot be reached is one warning, a node that refuses is one for each reason.
-        is_reported = known.reported == text if is_refusal else known.reported is not None
-        known.reported = text if is_refusal else known.reported or text
+        is_reported = node_state.reported == text if is_refusal else node_state.reported is not None
+        node_state.reported = text if is_refusal else node_state.reported or text
         if is_reported:
-            logger.debug("attempt %d: %s", known.failed_attempts, text)
-        elif is_refusal and known.retry_ms is not None:
-            wait_s = max(0, known.retry_ms - now_ms) // 1000
+            logger.debug("attempt %d: %s", node_state.failed_attempts, text)
+        elif is_refusal and node_state.retry_ms is not None:
+            wait_s = max(0, node_state.retry_ms - now_ms) // 1000
             logger.warning("%s; no other attempt within %d s", text, wait_s)
         else:
             logger.warning("%s; trying again", text)

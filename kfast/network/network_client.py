@@ -38,7 +38,6 @@ from kfast.client.connection_states import (
 from kfast.client.node_selection import least_loaded_node, ms_until_choice_changes
 from kfast.client.refusals import again
 from kfast.client.request import Channel, CompletedRequest, UnsentRequest
-from kfast.client.throttle_log import ThrottleLog
 from kfast.client.unsent_requests import UnsentRequests
 from kfast.errors import (
     AuthenticationError,
@@ -68,6 +67,9 @@ QUIET_MS: Final = 50
 
 DISCARDED_BYTES: Final = 1 << 18
 """Most bytes discarded in one read."""
+
+THROTTLE_QUIET_MS: Final = 60_000
+"""A broker has ceased to throttle after so long without a throttled response."""
 
 
 class NetworkClient:
@@ -149,20 +151,20 @@ class NetworkClient:
         channel: Channel = Channel.DATA,
     ) -> int:
         """Return the version a request of this API would be sent in; see `NodeConnections`."""
-        known = self._pool.get(ConnectionKey(node_id, channel))
-        if known is None:
+        ready_channel = self._pool.get(ConnectionKey(node_id, channel))
+        if ready_channel is None:
             raise IllegalStateError(f"no connection to node {node_id} is ready", node=node_id)
         low, high = API_VERSIONS[ApiKey(api_key)]
         if max_version is not None:
             high = min(high, max_version)
-        return known.connection.usable_version(api_key, ApiKey(api_key).name, low, high)
+        return ready_channel.connection.usable_version(api_key, ApiKey(api_key).name, low, high)
 
     def finalized_feature(
         self, node_id: int, name: str, channel: Channel = Channel.DATA
     ) -> int | None:
         """Return the level of a feature in force at a node, 0 if it is not; None if unknown."""
-        known = self._pool.get(ConnectionKey(node_id, channel))
-        offered = None if known is None else known.connection.handshake.result
+        ready_channel = self._pool.get(ConnectionKey(node_id, channel))
+        offered = None if ready_channel is None else ready_channel.connection.handshake.result
         return None if offered is None else offered.finalized_features.get(name, 0)
 
     def connection_failed(self, node_id: int, channel: Channel | None = None) -> KafkaError | None:
@@ -173,15 +175,15 @@ class NetworkClient:
         refusal = self._states.refusal(node_id, self._clock.now_ms())
         if refusal is not None:
             return refusal
-        for each in CHANNELS if channel is None else (channel,):
-            known = self._states.get(ConnectionKey(node_id, each))
-            if known is None or not known.is_down:
+        for node_channel in CHANNELS if channel is None else (channel,):
+            node_state = self._states.get(ConnectionKey(node_id, node_channel))
+            if node_state is None or not node_state.is_down:
                 continue
-            if known.last_error is not None and channel is not None:
-                return known.last_error
-            if known.last_error is not None:
-                dead = self._diagnosis.advertised_error(known, self._bootstrap.nodes.values())
-                return dead or known.last_error
+            if node_state.last_error is not None and channel is not None:
+                return node_state.last_error
+            if node_state.last_error is not None:
+                dead = self._diagnosis.advertised_error(node_state, self._bootstrap.nodes.values())
+                return dead or node_state.last_error
         return None
 
     def least_loaded_node(self, now_ms: int) -> int | None:
@@ -335,14 +337,14 @@ class NetworkClient:
 
     def _brokers_changed(self) -> None:
         brokers = self._metadata.cluster.brokers
-        for key, known in self._states.items():
+        for key, node_state in self._states.items():
             node = brokers.get(key.node_id)
             if key.node_id < 0 or not brokers:
                 continue
-            if node is None and known.is_down:
+            if node is None and node_state.is_down:
                 self._states.remove(key)
-            elif node is not None and node[:3] != known.node[:3]:
-                logger.info("%s moved to %s", diagnosis.describe(known.node), node.address)
+            elif node is not None and node[:3] != node_state.node[:3]:
+                logger.info("%s moved to %s", diagnosis.describe(node_state.node), node.address)
                 self._pool.close_channel(key, f"the broker moved to {node.address}")
                 self._states.remove(key)
 
@@ -478,9 +480,9 @@ class NetworkClient:
     def _connection_failed(
         self, key: ConnectionKey, error: KafkaError, was_ready: bool, in_flight: int
     ) -> None:
-        known = self._states.get(key)
-        if known is not None:
-            self._diagnosis.failed(known, self._bootstrap.nodes.values())
+        node_state = self._states.get(key)
+        if node_state is not None:
+            self._diagnosis.failed(node_state, self._bootstrap.nodes.values())
         if isinstance(error, AuthenticationError):
             self._credentials.refused()
             if not self._states.is_any_ready:
@@ -540,7 +542,37 @@ class NetworkClient:
         return self._node_map(not self._metadata.cluster.brokers)
 
     def _node_map(self, is_bootstrap: bool) -> Mapping[int, Node]:
-        return self._bootstrap.known() if is_bootstrap else self._metadata.cluster.brokers
+        return self._bootstrap.resolve() if is_bootstrap else self._metadata.cluster.brokers
 
     def __repr__(self) -> str:
         return f"<NetworkClient {self._states!r} {self._unsent!r}>"
+
+
+class ThrottleLog:
+    """Logs once when a broker begins to throttle the client of this id for a quota.
+
+    A broker whose quota is used up throttles with every response: these are one state.
+    """
+
+    __slots__ = ("_client_id", "_last_ms")
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._last_ms: dict[int, int] = {}
+
+    def note(self, node_id: int, api: str, throttle_ms: int, now_ms: int) -> None:
+        """Note a response that says how long the broker throttles."""
+        last_ms = self._last_ms.get(node_id)
+        self._last_ms[node_id] = now_ms
+        if last_ms is None or now_ms - last_ms >= THROTTLE_QUIET_MS:
+            logger.warning(
+                "Broker %d throttles %s for %d ms: a quota of the user or of client.id %s is used "
+                "up; the metrics have fetch-throttle-time-avg and fetch-throttle-time-max",
+                node_id,
+                api,
+                throttle_ms,
+                self._client_id,
+            )
+
+    def __repr__(self) -> str:
+        return f"<ThrottleLog {sorted(self._last_ms)}>"

@@ -40,19 +40,19 @@ class SystemResolver:
         """Return all addresses of a name, in the system's order (RFC 6724)."""
         try:
             name = host.encode("ascii") if _is_plain(host) else host
-            found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+            address_infos = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
         except UnicodeError as error:  # a label that is empty or too long for IDNA
             raise OSError(f"not a host name: {error}") from error
         return list(
             dict.fromkeys(
                 Address(int(family), (str(sockaddr[0]), *(int(n) for n in sockaddr[1:])))
-                for family, _, _, _, sockaddr in found
+                for family, _, _, _, sockaddr in address_infos
                 if family in {socket.AF_INET, socket.AF_INET6}
             )
         )
 
     def canonical_hosts(self, host: str, port: int) -> Sequence[str]:
-        """Return what each address of a name is called by reverse look-up."""
+        """Return the host names of a name's addresses, by reverse look-up."""
         names: dict[str, None] = {}
         for address in self.resolve(host, port) or ():
             name = address.ip

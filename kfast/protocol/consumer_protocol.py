@@ -150,12 +150,12 @@ def _grouped(partitions: Iterable[TopicPartition]) -> list[WireTopic]:
 
 def _flat(topics: Iterable[WireTopic]) -> list[TopicPartition]:
     """Return the partitions in wire order, without negative and repeated ones."""
-    found: dict[TopicPartition, None] = {}
+    partitions: dict[TopicPartition, None] = {}
     for topic in topics:
         for partition in topic.partitions:
             if partition >= 0:
-                found[TopicPartition(topic.topic, partition)] = None
-    return list(found)
+                partitions[TopicPartition(topic.topic, partition)] = None
+    return list(partitions)
 
 
 def _encode(wired: object, version: int) -> bytes:
@@ -170,7 +170,7 @@ def _encode(wired: object, version: int) -> bytes:
     return bytes(out)
 
 
-def _decode(cls: type[T], data: bytes, what: str) -> T:
+def _decode(cls: type[T], data: bytes, message_name: str) -> T:
     values: list[T] = []
     kind: type = cls
     try:
@@ -179,15 +179,15 @@ def _decode(cls: type[T], data: bytes, what: str) -> T:
             raise ProtocolError("malformed message", cause=f"its version is {version}")
         message_decoder(kind, min(version, MAX_VERSION), False).read(data, _VERSION.size, values)
     except ProtocolError as error:
-        error.message = f"malformed {what} of a group member"
+        error.message = f"malformed {message_name} of a group member"
         raise
     except (IndexError, struct.error) as error:
         raise ProtocolError(
-            f"malformed {what} of a group member",
-            cause=f"{len(data)} bytes are not the whole {what}",
+            f"malformed {message_name} of a group member",
+            cause=f"{len(data)} bytes are not the whole {message_name}",
         ) from error
     except UnicodeDecodeError as error:
         raise ProtocolError(
-            f"malformed {what} of a group member", cause="a string is not UTF-8"
+            f"malformed {message_name} of a group member", cause="a string is not UTF-8"
         ) from error
     return values[0]

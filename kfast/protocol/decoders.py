@@ -242,7 +242,7 @@ def _tags_reader(cls: type, context: WireContext) -> Reader:
     """Return the reader of a tag section; it appends a value for every tagged field of ``cls``."""
     declared = [(name, s) for name, s in wire_fields(cls).items() if s.tag is not None]
     defaults = [spec.make_default for _, spec in declared]
-    known = {
+    readers = {
         spec.tag: (index, _field_decoder(spec, context.inside(name)).read)
         for index, (name, spec) in enumerate(declared)
         if context.version in spec.versions
@@ -267,8 +267,8 @@ def _tags_reader(cls: type, context: WireContext) -> Reader:
                 raise ProtocolError(
                     "malformed message", cause=f"tag {tag} of {label} claims {size} bytes"
                 )
-            if tag in known:
-                index, read_value = known[tag]
+            if tag in readers:
+                index, read_value = readers[tag]
                 value: list[Any] = []
                 if read_value(data, pos, value) != end:
                     raise ProtocolError(

@@ -86,8 +86,8 @@ def _default_check(absent: dict[str, WireField], context: WireContext) -> Writer
 
     def check(out: bytearray, value: object) -> None:  # noqa: ARG001 - a Writer
         for name, default in checks:
-            found = getattr(value, name)
-            if found != default:
+            actual = getattr(value, name)
+            if actual != default:
                 raise UnsupportedVersionError(
                     f"{context.label}.{name} cannot be sent in version {context.version}",
                     cause=f"this version supports only the default, {name}={default!r}",

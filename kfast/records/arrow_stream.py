@@ -66,14 +66,14 @@ Flatten: TypeAlias = bool | Literal["all"]
 BATCH_BYTES: Final = INT32_MAX
 """Most bytes of one column in one batch of a stream."""
 GROUP_BYTES: Final = 256 << 20
-"""Most bytes that several parts are joined with."""
+"""Most bytes that several chunks are joined with."""
 
 
 _TOPIC_FORMATS: Final = {"u": "u", "U": "U", "vu": "u"}
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartitionRows:
     """Some rows of one partition, to be exported."""
 
     topic: str
@@ -130,16 +130,18 @@ class _Plan:
     flatten: Flatten = False
 
     @classmethod
-    def of(cls, parts: Sequence[Part], form: Form, topics: Sequence[str] | None = None) -> _Plan:
-        """Return the plan for some parts; ``topics`` are those that there may be, if others."""
-        selected = common_columns([part.rows for part in parts])
+    def of(
+        cls, chunks: Sequence[PartitionRows], form: Form, topics: Sequence[str] | None = None
+    ) -> _Plan:
+        """Return the plan for some chunks; ``topics`` are those that there may be, if others."""
+        selected = common_columns([chunk.rows for chunk in chunks])
         names: Iterable[str] = COLUMN_NAMES
         columns = [name for name in names if name in selected and name not in form.without]
         if topics is None:
-            topics = list(dict.fromkeys([part.topic for part in parts]))
+            topics = list(dict.fromkeys([chunk.topic for chunk in chunks]))
         return cls(
             columns,
-            {**form.requests, **_object_plans(parts, columns)},
+            {**form.requests, **_object_plans(chunks, columns)},
             {topic: code for code, topic in enumerate(topics)},
             dictionary_of(topics),
             form.topic_format,
@@ -147,35 +149,35 @@ class _Plan:
         )
 
 
-def _topic(part: Part, plan: _Plan) -> ArrowColumn:
-    count = len(part.rows)
+def _topic(chunk: PartitionRows, plan: _Plan) -> ArrowColumn:
+    count = len(chunk.rows)
     if plan.topic_format is not None:
-        return constant_column("topic", part.topic, count, plan.topic_format)
+        return constant_column("topic", chunk.topic, count, plan.topic_format)
     # Rows of no topic are those of a template: there are none.
-    return coded_column("topic", plan.topics, plan.codes.get(part.topic, 0), count)
+    return coded_column("topic", plan.topics, plan.codes.get(chunk.topic, 0), count)
 
 
-_MAKERS: Final[dict[str, Callable[[Part], ArrowColumn]]] = {
-    "partition": lambda part: integer_column(
-        "partition", np.full(len(part.rows), part.partition, np.int32)
+_MAKERS: Final[dict[str, Callable[[PartitionRows], ArrowColumn]]] = {
+    "partition": lambda chunk: integer_column(
+        "partition", np.full(len(chunk.rows), chunk.partition, np.int32)
     ),
-    "offset": lambda part: integer_column("offset", part.rows.offsets),
-    "timestamp": lambda part: timestamp_column(
-        "timestamp", part.rows.timestamps, part.rows.has_no_timestamp
+    "offset": lambda chunk: integer_column("offset", chunk.rows.offsets),
+    "timestamp": lambda chunk: timestamp_column(
+        "timestamp", chunk.rows.timestamps, chunk.rows.has_no_timestamp
     ),
-    "timestamp_type": lambda part: integer_column("timestamp_type", part.rows.type_array),
+    "timestamp_type": lambda chunk: integer_column("timestamp_type", chunk.rows.type_array),
 }
 
 
-def record_batch(part: Part, form: Form) -> ArrowColumn:
+def record_batch(chunk: PartitionRows, form: Form) -> ArrowColumn:
     """Return rows as one struct column, Arrow's form of a record batch."""
-    return _batch(part, _Plan.of([part], form))
+    return _batch(chunk, _Plan.of([chunk], form))
 
 
 def record_stream(
-    parts: Sequence[Part], form: Form, failures: list[KafkaError] | None = None
+    chunks: Sequence[PartitionRows], form: Form, failures: list[KafkaError] | None = None
 ) -> Capsule:
-    """Return an ``arrow_array_stream`` over at least one part.
+    """Return an ``arrow_array_stream`` over at least one chunk.
 
     An error while the stream is read ends it. Its reader knows the text only, so ``failures`` gets
     the error itself.
@@ -183,25 +185,25 @@ def record_stream(
     Raises
     ------
     IllegalStateError
-        The parts have different columns.
+        The chunks have different columns.
     DeserializationError
-        The columns of a part are of another kind than those of the first.
+        The columns of a chunk are of another kind than those of the first.
     """
-    plan = _Plan.of(parts, form)
-    schema = _schema(parts[0], plan)
-    kinds = _kinds(parts[0])
-    for part in parts:
-        if _kinds(part) != kinds and len(part.rows):
-            _check_schema(part, _schema(part, plan), schema)
-    arrays = _arrays(parts, plan, schema)
+    plan = _Plan.of(chunks, form)
+    schema = _schema(chunks[0], plan)
+    kinds = _kinds(chunks[0])
+    for chunk in chunks:
+        if _kinds(chunk) != kinds and len(chunk.rows):
+            _check_schema(chunk, _schema(chunk, plan), schema)
+    arrays = _arrays(chunks, plan, schema)
     if failures is not None:
         arrays = _noted(arrays, failures)
     return arrow_export.stream_capsule(schema, arrays)
 
 
-def _kinds(part: Part) -> tuple[object, ...]:
-    """Return what distinguishes most columns of different Arrow types, at no cost."""
-    columns = (part.rows.keys, part.rows.values)
+def _kinds(chunk: PartitionRows) -> tuple[object, ...]:
+    """Return dtypes or classes of keys and values: cheap, and most Arrow types differ in them."""
+    columns = (chunk.rows.keys, chunk.rows.values)
     return tuple(
         column.dtype if isinstance(column, np.ndarray) else type(column) for column in columns
     )
@@ -216,11 +218,14 @@ def _noted(arrays: Iterator[object], failures: list[KafkaError]) -> Iterator[obj
 
 
 def grouped_stream(
-    groups: Iterator[Sequence[Part]], first: Sequence[Part], topics: Sequence[str], form: Form
+    groups: Iterator[Sequence[PartitionRows]],
+    first: Sequence[PartitionRows],
+    topics: Sequence[str],
+    form: Form,
 ) -> Capsule:
     """Return an ``arrow_array_stream`` of groups that are made while it is read, a batch for each.
 
-    Columns and their types are those of ``first``, which has at least one part; topics are among
+    Columns and their types are those of ``first``, which has at least one chunk; topics are among
     ``topics``.
     """
     plan = _Plan.of(first, form, topics)
@@ -228,27 +233,27 @@ def grouped_stream(
     return arrow_export.stream_capsule(schema, _grouped(groups, plan, schema))
 
 
-def record_schema(part: Part) -> Capsule:
+def record_schema(chunk: PartitionRows) -> Capsule:
     """Return the ``arrow_schema`` of some rows, without gathering their values."""
-    return arrow_export.schema_capsule(_schema(part, _Plan.of([part], Form())))
+    return arrow_export.schema_capsule(_schema(chunk, _Plan.of([chunk], Form())))
 
 
-def _batch(part: Part, plan: _Plan, parts: Sequence[Part] = ()) -> ArrowColumn:
-    """Return the rows of a part, or of several ``parts`` whose rows it has."""
-    rows = part.rows
-    counts = [len(each.rows) for each in parts]
+def _batch(chunk: PartitionRows, plan: _Plan, sources: Sequence[PartitionRows] = ()) -> ArrowColumn:
+    """Return the rows of a chunk, or of several ``sources`` whose rows it has."""
+    rows = chunk.rows
+    counts = [len(source.rows) for source in sources]
     children = []
     for name in plan.columns:
-        if name == "topic" and parts:
-            codes = np.array([plan.codes[each.topic] for each in parts], np.int32)
+        if name == "topic" and sources:
+            codes = np.array([plan.codes[source.topic] for source in sources], np.int32)
             children.append(coded_column(name, plan.topics, np.repeat(codes, counts), len(rows)))
-        elif name == "partition" and parts:
-            numbers = np.array([each.partition for each in parts], np.int32)
+        elif name == "partition" and sources:
+            numbers = np.array([source.partition for source in sources], np.int32)
             children.append(integer_column(name, np.repeat(numbers, counts)))
         elif name == "topic":
-            children.append(_topic(part, plan))
+            children.append(_topic(chunk, plan))
         elif name in _MAKERS:
-            children.append(_MAKERS[name](part))
+            children.append(_MAKERS[name](chunk))
         elif name == "headers":
             if rows.headers is not None:
                 children.append(rows.headers.arrow_column(name))
@@ -288,53 +293,57 @@ def _taken_names(rows: RowColumns, plan: _Plan) -> set[str]:
     return set(plan.columns) - flattened
 
 
-def _schema(part: Part, plan: _Plan) -> SchemaNode:
-    empty = Part(part.topic, part.partition, part.rows.select(slice(0, 0)))
+def _schema(chunk: PartitionRows, plan: _Plan) -> SchemaNode:
+    empty = PartitionRows(chunk.topic, chunk.partition, chunk.rows.select(slice(0, 0)))
     return _batch(empty, plan).schema
 
 
-def _arrays(parts: Sequence[Part], plan: _Plan, schema: SchemaNode) -> Iterator[object]:
-    for part in parts:
+def _arrays(chunks: Sequence[PartitionRows], plan: _Plan, schema: SchemaNode) -> Iterator[object]:
+    for chunk in chunks:
         topic_bytes = 0
         if plan.topic_format == "u" and "topic" in plan.columns:
-            topic_bytes = len(part.topic.encode())
-        for start, stop in row_ranges(part.rows, BATCH_BYTES, topic_bytes):
+            topic_bytes = len(chunk.topic.encode())
+        for start, stop in row_ranges(chunk.rows, BATCH_BYTES, topic_bytes):
             rows = (
-                part.rows
-                if stop - start == len(part.rows)
-                else part.rows.select(slice(start, stop))
+                chunk.rows
+                if stop - start == len(chunk.rows)
+                else chunk.rows.select(slice(start, stop))
             )
-            piece = Part(part.topic, part.partition, rows)
+            piece = PartitionRows(chunk.topic, chunk.partition, rows)
             batch = _batch(piece, plan)
             _check_schema(piece, batch.schema, schema)
             yield batch.array
 
 
-def _grouped(groups: Iterator[Sequence[Part]], plan: _Plan, schema: SchemaNode) -> Iterator[object]:
-    for parts in groups:
-        if len(parts) == 1 or plan.topic_format or _nbytes(parts) > GROUP_BYTES:
-            yield from _arrays(parts, plan, schema)
+def _grouped(
+    groups: Iterator[Sequence[PartitionRows]], plan: _Plan, schema: SchemaNode
+) -> Iterator[object]:
+    for chunks in groups:
+        if len(chunks) == 1 or plan.topic_format or _nbytes(chunks) > GROUP_BYTES:
+            yield from _arrays(chunks, plan, schema)
         else:
-            piece = Part(parts[0].topic, parts[0].partition, concat_rows([p.rows for p in parts]))
-            batch = _batch(piece, plan, parts)
+            piece = PartitionRows(
+                chunks[0].topic, chunks[0].partition, concat_rows([p.rows for p in chunks])
+            )
+            batch = _batch(piece, plan, chunks)
             _check_schema(piece, batch.schema, schema)
             yield batch.array
 
 
-def _nbytes(parts: Sequence[Part]) -> int:
-    return sum(part.rows.nbytes for part in parts)
+def _nbytes(chunks: Sequence[PartitionRows]) -> int:
+    return sum(chunk.rows.nbytes for chunk in chunks)
 
 
-def _check_schema(piece: Part, found: SchemaNode, schema: SchemaNode) -> None:
+def _check_schema(piece: PartitionRows, chunk_schema: SchemaNode, schema: SchemaNode) -> None:
     """Raise if a piece differs from its stream's schema, by which its buffers would be read."""
-    for own, given in zip_longest(found.children, schema.children):
-        if own != given:
+    for own, expected in zip_longest(chunk_schema.children, schema.children):
+        if own != expected:
             first = int(piece.rows.offsets[0])
-            name = (own or given).name
+            name = (own or expected).name
             raise DeserializationError(
                 f'{piece.topic}-{piece.partition} offset {first}: column "{name}" has another '
                 "Arrow type from here on than in the records before",
-                found=f"{_arrow_type(own)} after {_arrow_type(given)}",
+                found=f"{_arrow_type(own)} after {_arrow_type(expected)}",
                 hint="make the deserializer return columns of one type",
                 topic=piece.topic,
                 partition=piece.partition,
@@ -384,12 +393,12 @@ def row_ranges(rows: RowColumns, max_bytes: int, topic_bytes: int = 0) -> Iterat
         start = stop
 
 
-def _object_plans(parts: Sequence[Part], names: Collection[str]) -> dict[str, Request]:
-    """Choose one Arrow type for each column of Python objects, over all parts."""
+def _object_plans(chunks: Sequence[PartitionRows], names: Collection[str]) -> dict[str, Request]:
+    """Choose one Arrow type for each column of Python objects, over all chunks."""
     plans: dict[str, Request] = {}
     for name, columns in (
-        ("key", [part.rows.keys for part in parts]),
-        ("value", [part.rows.values for part in parts]),
+        ("key", [chunk.rows.keys for chunk in chunks]),
+        ("value", [chunk.rows.values for chunk in chunks]),
     ):
         arrays = [column for column in columns if isinstance(column, np.ndarray)]
         if name in names and arrays and is_object_array(arrays[0]):

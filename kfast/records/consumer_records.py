@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from kfast.columns.arrow import Capsule, requested_columns
 from kfast.columns.record_errors import RecordErrors
 from kfast.columns.spans import block_bytes
-from kfast.records.arrow_stream import Flatten, Form, Part, record_stream
+from kfast.records.arrow_stream import Flatten, Form, PartitionRows, record_stream
 from kfast.records.building import empty_partition_records
 from kfast.records.consumer_record import ConsumerRecord
 from kfast.records.data_frames import arrow_table, pandas_frame, polars_frame, structured_array
@@ -82,13 +82,13 @@ class ConsumerRecords(_RecordMapping):
         if isinstance(batches, ConsumerRecords):
             self._template = batches._template if template is None else template
             batches = batches._all()
-        given: Any
+        by_partition: Any
         if hasattr(batches, "items"):
-            given = batches.items()
+            by_partition = batches.items()
         else:
-            given = ((batch.topic_partition, batch) for batch in batches)
+            by_partition = ((batch.topic_partition, batch) for batch in batches)
         skipped = set()
-        for tp, chunks in given:
+        for tp, chunks in by_partition:
             for batch in (chunks,) if isinstance(chunks, PartitionRecords) else chunks:
                 self._last[tp] = batch
                 if count := len(batch):
@@ -223,21 +223,23 @@ class ConsumerRecords(_RecordMapping):
 
     # --- conversions ------------------------------------------------------------------------------
 
-    def _parts(self) -> list[Part]:
-        parts = [batch.part for batch in self.batches()]
-        if not parts:
+    def _rows(self) -> list[PartitionRows]:
+        chunks = [batch.partition_rows for batch in self.batches()]
+        if not chunks:
             template = self._template
             if template is None:
                 template = next(iter(self._last.values()), None)
-            parts.append((empty_partition_records() if template is None else template).part)
-        return parts
+            chunks.append(
+                (empty_partition_records() if template is None else template).partition_rows
+            )
+        return chunks
 
     def to_numpy(self) -> NDArray[Any]:
         """Return a structured array of shape (count,), one field per column.
 
         Variable-length columns are ``object`` fields; numeric nulls make it a ``MaskedArray``.
         """
-        return structured_array(self._parts())
+        return structured_array(self._rows())
 
     def to_arrow(
         self, view: bool = False, topic_dictionary: bool = True, flatten: Flatten = False
@@ -261,7 +263,7 @@ class ConsumerRecords(_RecordMapping):
             pyarrow is not installed.
         """
         form = Form.of(view=view, topic_dictionary=topic_dictionary, flatten=flatten)
-        return arrow_table(self._parts(), form, "to_arrow()")
+        return arrow_table(self._rows(), form, "to_arrow()")
 
     def to_pandas(self, topic_dictionary: bool = True, flatten: Flatten = False) -> pd.DataFrame:
         """Return a pandas DataFrame, made through Arrow; the README says which dtypes it has.
@@ -279,7 +281,7 @@ class ConsumerRecords(_RecordMapping):
         MissingDependencyError
             pandas or pyarrow is not installed.
         """
-        return pandas_frame(self._parts(), topic_dictionary=topic_dictionary, flatten=flatten)
+        return pandas_frame(self._rows(), topic_dictionary=topic_dictionary, flatten=flatten)
 
     def to_polars(self, topic_dictionary: bool = True, flatten: Flatten = False) -> pl.DataFrame:
         """Return a polars DataFrame; pyarrow is not needed.
@@ -297,10 +299,10 @@ class ConsumerRecords(_RecordMapping):
         MissingDependencyError
             polars is not installed.
         """
-        return polars_frame(self._parts(), topic_dictionary=topic_dictionary, flatten=flatten)
+        return polars_frame(self._rows(), topic_dictionary=topic_dictionary, flatten=flatten)
 
     def __arrow_c_stream__(self, requested_schema: Capsule = None) -> Capsule:
-        return record_stream(self._parts(), Form(dict(requested_columns(requested_schema))))
+        return record_stream(self._rows(), Form(dict(requested_columns(requested_schema))))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Refuse: NumPy and ``pandas.DataFrame(records)`` would take the partitions for the data.

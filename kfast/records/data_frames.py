@@ -23,7 +23,7 @@ from kfast.columns.operations import is_object_array, values_array, values_list
 from kfast.columns.spans import object_array, read_only
 from kfast.columns.uuid import UuidColumn
 from kfast.errors import KafkaError
-from kfast.records.arrow_stream import Flatten, Form, Part, record_stream
+from kfast.records.arrow_stream import Flatten, Form, PartitionRows, record_stream
 from kfast.records.row_columns import COLUMN_NAMES, common_columns
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def structured_array(parts: Sequence[Part]) -> NDArray[Any]:
-    """Return the rows of all parts as one structured array of shape (n,).
+def structured_array(chunks: Sequence[PartitionRows]) -> NDArray[Any]:
+    """Return the rows of all chunks as one structured array of shape (n,).
 
     Variable-length columns are ``object`` fields. With a numeric or structured column that has
     nulls the result is a ``MaskedArray``.
     """
-    common_columns([part.rows for part in parts])
-    arrays = [_structured(part) for part in parts]
+    common_columns([chunk.rows for chunk in chunks])
+    arrays = [_structured(chunk) for chunk in chunks]
     if len(arrays) == 1:
         return arrays[0]
     if any(isinstance(array, np.ma.MaskedArray) for array in arrays):
@@ -51,10 +51,10 @@ def structured_array(parts: Sequence[Part]) -> NDArray[Any]:
     return read_only(np.concatenate(arrays))
 
 
-def _structured(part: Part) -> NDArray[Any]:
-    columns = {name: _array(part, name) for name in COLUMN_NAMES if name in part.rows.selected}
+def _structured(chunk: PartitionRows) -> NDArray[Any]:
+    columns = {name: _array(chunk, name) for name in COLUMN_NAMES if name in chunk.rows.selected}
     dtype = np.dtype([(name, array.dtype) for name, array in columns.items()])
-    result: NDArray[Any] = np.empty(len(part.rows), dtype)
+    result: NDArray[Any] = np.empty(len(chunk.rows), dtype)
     has_nulls = any(isinstance(array, np.ma.MaskedArray) for array in columns.values())
     if has_nulls:
         result = np.ma.MaskedArray(result)
@@ -63,12 +63,12 @@ def _structured(part: Part) -> NDArray[Any]:
     return result if has_nulls else read_only(result)
 
 
-def _array(part: Part, name: str) -> NDArray[Any]:
-    rows = part.rows
+def _array(chunk: PartitionRows, name: str) -> NDArray[Any]:
+    rows = chunk.rows
     if name == "topic":
-        return np.full(len(rows), part.topic, np.object_)
+        return np.full(len(rows), chunk.topic, np.object_)
     if name == "partition":
-        return np.full(len(rows), part.partition, np.int32)
+        return np.full(len(rows), chunk.partition, np.int32)
     if name == "offset":
         return rows.offsets
     if name == "timestamp":
@@ -81,8 +81,8 @@ def _array(part: Part, name: str) -> NDArray[Any]:
     return object_array([]) if column is None else values_array(column)
 
 
-def arrow_table(parts: Sequence[Part], form: Form, function: str) -> pa.Table:
-    """Return the rows of all parts as a ``pyarrow.Table``; ``function`` is what the user called.
+def arrow_table(chunks: Sequence[PartitionRows], form: Form, function: str) -> pa.Table:
+    """Return the rows of all chunks as a ``pyarrow.Table``; ``function`` is what the user called.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def arrow_table(parts: Sequence[Part], form: Form, function: str) -> pa.Table:
     """
     pyarrow = optional_package("pyarrow", function)
     with _own_error() as failures:
-        stream = CapsuleStream(record_stream(parts, form, failures))
+        stream = CapsuleStream(record_stream(chunks, form, failures))
         table: pa.Table = pyarrow.RecordBatchReader.from_stream(stream).read_all()
     return table
 
@@ -109,9 +109,9 @@ def _own_error() -> Iterator[list[KafkaError]]:
 
 
 def pandas_frame(
-    parts: Sequence[Part], *, topic_dictionary: bool, flatten: Flatten = False
+    chunks: Sequence[PartitionRows], *, topic_dictionary: bool, flatten: Flatten = False
 ) -> pd.DataFrame:
-    """Return the rows of all parts as a pandas DataFrame, made through Arrow.
+    """Return the rows of all chunks as a pandas DataFrame, made through Arrow.
 
     Python objects stay the objects they are: what callables made, UUIDs, and headers as lists of
     pairs. Numbers and bools with nulls have pandas' nullable dtypes.
@@ -123,20 +123,20 @@ def pandas_frame(
     """
     pandas = optional_package("pandas", "to_pandas()")
     objects = {
-        name: object_array(list(chain.from_iterable(_objects(part, name) for part in parts)))
+        name: object_array(list(chain.from_iterable(_objects(chunk, name) for chunk in chunks)))
         for name in ("key", "value", "headers")
-        if name in parts[0].rows.selected and any(_is_of_objects(part, name) for part in parts)
+        if name in chunks[0].rows.selected and any(_is_of_objects(chunk, name) for chunk in chunks)
     }
     form = Form.of(topic_dictionary=topic_dictionary, flatten=flatten)
     form = replace(form, without=frozenset(objects))
-    table = arrow_table(parts, form, "to_pandas()")
+    table = arrow_table(chunks, form, "to_pandas()")
     frame: pd.DataFrame = table.to_pandas()
     for name in table.column_names:
         column = table.column(name)
         nullable = _nullable_dtype(pandas, str(column.type))
         if column.null_count and nullable is not None:
             frame[name] = column.to_pandas(types_mapper=lambda _, dtype=nullable: dtype)
-    names = [name for name in COLUMN_NAMES if name in parts[0].rows.selected]
+    names = [name for name in COLUMN_NAMES if name in chunks[0].rows.selected]
     for name, values in objects.items():
         # Members of structs stand behind the columns before the key.
         at = names.index(name) if name == "key" or not flatten else len(frame.columns)
@@ -144,16 +144,16 @@ def pandas_frame(
     return frame
 
 
-def _objects(part: Part, name: str) -> list[Any]:
-    rows = part.rows
+def _objects(chunk: PartitionRows, name: str) -> list[Any]:
+    rows = chunk.rows
     column = {"key": rows.keys, "value": rows.values, "headers": rows.headers}[name]
     if column is None:
         return []
     return column.to_list() if isinstance(column, HeadersColumn) else values_list(column)
 
 
-def _is_of_objects(part: Part, name: str) -> bool:
-    column = part.rows.keys if name == "key" else part.rows.values
+def _is_of_objects(chunk: PartitionRows, name: str) -> bool:
+    column = chunk.rows.keys if name == "key" else chunk.rows.values
     return name == "headers" or isinstance(column, UuidColumn) or is_object_array(column)
 
 
@@ -166,9 +166,9 @@ def _nullable_dtype(pandas: Any, arrow_type: str) -> Any:
 
 
 def polars_frame(
-    parts: Sequence[Part], *, topic_dictionary: bool, flatten: Flatten = False
+    chunks: Sequence[PartitionRows], *, topic_dictionary: bool, flatten: Flatten = False
 ) -> pl.DataFrame:
-    """Return the rows of all parts as a polars DataFrame.
+    """Return the rows of all chunks as a polars DataFrame.
 
     Raises
     ------
@@ -178,5 +178,5 @@ def polars_frame(
     polars = optional_package("polars", "to_polars()")
     form = Form.of(topic_dictionary=topic_dictionary, flatten=flatten)
     with _own_error() as failures:
-        frame: pl.DataFrame = polars.DataFrame(CapsuleStream(record_stream(parts, form, failures)))
+        frame: pl.DataFrame = polars.DataFrame(CapsuleStream(record_stream(chunks, form, failures)))
     return frame

@@ -145,19 +145,19 @@ class Deserialization:
     @property
     def error_rows(self) -> NDArray[np.intp]:
         """The row of each error that `rows` returns, if it leaves no row out."""
-        found = [rows for rows, _errors in self._found]
-        return np.sort(np.concatenate(found)) if found else np.zeros(0, np.intp)
+        bad_rows = [rows for rows, _errors in self._found]
+        return np.sort(np.concatenate(bad_rows)) if bad_rows else np.zeros(0, np.intp)
 
     def rows(self) -> tuple[RowColumns, RecordErrors]:
         """Return the rows without bad ones, with their decoded columns, and all errors."""
         self._rows.take_decoded(self._decoded.get("key"), self._decoded.get("value"))
         if self.error is not None:
             return self._rows.select(slice(0, self.count)), NO_ERRORS
-        made = cast("RowColumns", self._rows)
+        row_columns = cast("RowColumns", self._rows)
         if self.count < len(self._rows):
-            made = made.select(slice(0, self.count))
+            row_columns = row_columns.select(slice(0, self.count))
         if not self._found:
-            return made, NO_ERRORS
+            return row_columns, NO_ERRORS
         owners = np.concatenate([rows for rows, _errors in self._found])
         order = np.argsort(owners, kind="stable")  # a record's key first
         errors = RecordErrors.concat([errors for _rows, errors in self._found]).select(order)
@@ -166,13 +166,13 @@ class Deserialization:
             errors, owners = errors.select(np.flatnonzero(within)), owners[owners < self.count]
         if self._bad is not None and self._on_error == "skip":
             kept = np.flatnonzero(~self._bad[: self.count])
-            made = made.select(kept)
+            row_columns = row_columns.select(kept)
             # Those of skipped rows belong to the row after them, or to the last one.
             owners = np.minimum(np.searchsorted(kept, owners), max(len(kept) - 1, 0))
-        if len(made):
-            counts = np.bincount(owners, minlength=len(made)).astype(np.int32)
-            made.errors = read_only(counts)
-        return made, errors
+        if len(row_columns):
+            counts = np.bincount(owners, minlength=len(row_columns)).astype(np.int32)
+            row_columns.errors = read_only(counts)
+        return row_columns, errors
 
     def blocks(self) -> Iterator[Any]:
         """Yield the memory of columns that decoders have made."""
@@ -190,46 +190,46 @@ class Deserialization:
         kept = (*self._decoded.values(),)
         return (
             names == set(self._native)
-            and not any(isinstance(each, BytesColumn | StringColumn) for each in kept)
+            and not any(isinstance(column, BytesColumn | StringColumn) for column in kept)
             and not self._rows.has_headers
         )
 
     def _note_errors(
         self, name: str, deserializer: Deserializer, result: DecodedColumn, column: BytesColumn
     ) -> None:
-        is_bad, found = result.is_bad, result.errors
+        is_bad, errors = result.is_bad, result.errors
         assert is_bad is not None
         if self._on_error == "skip" and self._bad is not None:
             # A record is skipped once: for its key, if both are bad.
             is_bad = is_bad & ~self._bad[: len(is_bad)]
-            if found is not None:
-                found = found.within(is_bad[found.rows["row"]])
+            if errors is not None:
+                errors = errors.within(is_bad[errors.rows["row"]])
         rows = np.flatnonzero(is_bad)
-        part = ErrorPart(
+        error_part = ErrorPart(
             self._tp.topic,
             self._tp.partition,
             name,
             take(self._rows.offsets, rows),
             take(self._rows.timestamps, rows),
             column.select(rows),
-            None if found is None else found.rows,
-            None if found is None else found.schema_ids,
-            partial(describe, deserializer, None if found is None else found.root),
+            None if errors is None else errors.rows,
+            None if errors is None else errors.schema_ids,
+            partial(describe, deserializer, None if errors is None else errors.root),
         )
-        self._found.append((rows, RecordErrors([part], [len(rows)])))
+        self._found.append((rows, RecordErrors([error_part], [len(rows)])))
 
     def _error_of(
         self, name: str, deserializer: Deserializer, result: DecodedColumn, column: BytesColumn
     ) -> DeserializationError:
         row, tp = result.first_bad, self._tp
         offset = int(self._rows.offsets[row])
-        found = result.errors
-        schema_id = None if found is None or not found.schema_ids else found.schema_ids[0]
+        errors = result.errors
+        schema_id = None if errors is None or not errors.schema_ids else errors.schema_ids[0]
         bad_value = describe(
             deserializer,
-            None if found is None else found.root,
+            None if errors is None else errors.root,
             column[row] or b"",
-            None if found is None else found.rows[0],
+            None if errors is None else errors.rows[0],
             schema_id,
         )
         cause = result.cause
@@ -260,7 +260,7 @@ class Deserialization:
 
 
 def decode_rows(
-    given: RowColumns,
+    raw_rows: RowColumns,
     errors: RecordErrors,
     tp: TopicPartition,
     keys: object,
@@ -272,17 +272,17 @@ def decode_rows(
         raise ConfigurationError(
             f'on_error is "raise", "null" or "skip", not {on_error!r}', hint='on_error="null"'
         )
-    rows = given.select(slice(None))
+    rows = raw_rows.select(slice(None))
     decoding = Deserialization(tp, rows, on_error)
     decoding.note(errors)
     for name, deserializer in (("key", as_deserializer(keys)), ("value", as_deserializer(values))):
         if deserializer is not None:
             _wait_for_schemas(rows, name, deserializer)
             decoding.decode(name, deserializer)
-    made, found = decoding.rows()
+    decoded, decode_errors = decoding.rows()
     if decoding.error is not None:
         raise decoding.error
-    return made, found if made.errors is not None or not len(errors) else errors
+    return decoded, decode_errors if decoded.errors is not None or not len(errors) else errors
 
 
 def _wait_for_schemas(rows: RowColumns, name: str, deserializer: Deserializer) -> None:
@@ -326,10 +326,10 @@ def decode_typed(
         *deserializers,
         *(("headers",) if any(map(needs_headers, deserializers.values())) else ()),
     }
-    given = ChunkRows(topic, partition, index, frozenset(selected)).select(rows)
-    decoding = Deserialization(TopicPartition(topic, partition), given, on_error)
+    chunk_rows = ChunkRows(topic, partition, index, frozenset(selected)).select(rows)
+    decoding = Deserialization(TopicPartition(topic, partition), chunk_rows, on_error)
     for name, deserializer in deserializers.items():
-        _wait_for_schemas(given, name, deserializer)
+        _wait_for_schemas(chunk_rows, name, deserializer)
         decoding.decode(name, deserializer)
     error_rows = decoding.error_rows
     _, errors = decoding.rows()

@@ -34,7 +34,7 @@ from kfast.errors import IllegalStateError
 from kfast.records.arrow_stream import (
     Flatten,
     Form,
-    Part,
+    PartitionRows,
     record_batch,
     record_schema,
     record_stream,
@@ -141,7 +141,7 @@ class PartitionRecords(_RecordSequence):
         self._count = len(rows)
 
     @classmethod
-    def concat(cls, parts: Sequence[PartitionRecords]) -> PartitionRecords:
+    def concat(cls, chunks: Sequence[PartitionRecords]) -> PartitionRecords:
         """Return consecutive chunks of one partition as one; the payload is copied.
 
         Raises
@@ -151,16 +151,16 @@ class PartitionRecords(_RecordSequence):
         IllegalStateError
             They have different columns.
         """
-        if len({part.topic_partition for part in parts}) != 1:
+        if len({chunk.topic_partition for chunk in chunks}) != 1:
             raise ValueError("only chunks of one partition can be joined")
-        if len(parts) == 1:
-            return parts[0]
-        last = parts[-1]
-        chunks = with_rows(parts) or [last]
+        if len(chunks) == 1:
+            return chunks[0]
+        last = chunks[-1]
+        filled = with_rows(chunks) or [last]
         return last._with(
-            concat_rows([part._rows for part in chunks]),
+            concat_rows([chunk._rows for chunk in filled]),
             last.next_offset,
-            RecordErrors.concat([part.errors for part in parts]),
+            RecordErrors.concat([chunk.errors for chunk in chunks]),
         )
 
     def _with_errors(self, row: int, errors: RecordErrors) -> PartitionRecords:
@@ -388,16 +388,16 @@ class PartitionRecords(_RecordSequence):
     # --- conversions ------------------------------------------------------------------------------
 
     @property
-    def part(self) -> Part:
+    def partition_rows(self) -> PartitionRows:
         """The rows and their partition, for exporters."""
-        return Part(self.topic, self.partition, self._rows)
+        return PartitionRows(self.topic, self.partition, self._rows)
 
     def to_numpy(self) -> NDArray[Any]:
         """Return a structured array of shape (n,), one field per column.
 
         Variable-length columns are ``object`` fields; numeric nulls make it a ``MaskedArray``.
         """
-        return structured_array([self.part])
+        return structured_array([self.partition_rows])
 
     def to_arrow(
         self, view: bool = False, topic_dictionary: bool = True, flatten: Flatten = False
@@ -422,7 +422,7 @@ class PartitionRecords(_RecordSequence):
         """
         pyarrow = optional_package("pyarrow", "to_arrow()")
         form = Form.of(view=view, topic_dictionary=topic_dictionary, flatten=flatten)
-        return pyarrow.record_batch(CapsulePair(record_batch(self.part, form)))
+        return pyarrow.record_batch(CapsulePair(record_batch(self.partition_rows, form)))
 
     def to_pandas(self, topic_dictionary: bool = True, flatten: Flatten = False) -> pd.DataFrame:
         """Return a pandas DataFrame, made through Arrow; the README says which dtypes it has.
@@ -440,7 +440,9 @@ class PartitionRecords(_RecordSequence):
         MissingDependencyError
             pandas or pyarrow is not installed.
         """
-        return pandas_frame([self.part], topic_dictionary=topic_dictionary, flatten=flatten)
+        return pandas_frame(
+            [self.partition_rows], topic_dictionary=topic_dictionary, flatten=flatten
+        )
 
     def to_polars(self, topic_dictionary: bool = True, flatten: Flatten = False) -> pl.DataFrame:
         """Return a polars DataFrame; pyarrow is not needed.
@@ -458,17 +460,19 @@ class PartitionRecords(_RecordSequence):
         MissingDependencyError
             polars is not installed.
         """
-        return polars_frame([self.part], topic_dictionary=topic_dictionary, flatten=flatten)
+        return polars_frame(
+            [self.partition_rows], topic_dictionary=topic_dictionary, flatten=flatten
+        )
 
     def __arrow_c_schema__(self) -> Capsule:
-        return record_schema(self.part)
+        return record_schema(self.partition_rows)
 
     def __arrow_c_array__(self, requested_schema: Capsule = None) -> tuple[Capsule, Capsule]:
         form = Form(dict(requested_columns(requested_schema)))
-        return record_batch(self.part, form).capsules()
+        return record_batch(self.partition_rows, form).capsules()
 
     def __arrow_c_stream__(self, requested_schema: Capsule = None) -> Capsule:
-        return record_stream([self.part], Form(dict(requested_columns(requested_schema))))
+        return record_stream([self.partition_rows], Form(dict(requested_columns(requested_schema))))
 
     def __repr__(self) -> str:
         return text_preview(partition_title(self), [self])
@@ -484,19 +488,19 @@ class PartitionRecords(_RecordSequence):
         )
 
 
-def with_rows(parts: Sequence[PartitionRecords]) -> list[PartitionRecords]:
-    """Return the parts that have rows.
+def with_rows(chunks: Sequence[PartitionRecords]) -> list[PartitionRecords]:
+    """Return the chunks that have rows.
 
     The errors of those without, whose records were all skipped, are counted as those of other
     skipped records: with the row after them, or with the last row.
     """
     kept: list[PartitionRecords] = []
     skipped: list[RecordErrors] = []
-    for part in parts:
-        if not len(part):
-            skipped.append(part.errors)
+    for chunk in chunks:
+        if not len(chunk):
+            skipped.append(chunk.errors)
         else:
-            kept.append(part._with_errors(0, RecordErrors.concat(skipped)) if skipped else part)
+            kept.append(chunk._with_errors(0, RecordErrors.concat(skipped)) if skipped else chunk)
             skipped = []
     if skipped and kept:
         kept[-1] = kept[-1]._with_errors(-1, RecordErrors.concat(skipped))

@@ -55,7 +55,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def partition_title(batch: Batch) -> str:
-    """Return what a batch is in one line."""
+    """Return partition, count, offsets and size of a batch in one line."""
     parts = [f"{batch.topic_partition}: {_count(len(batch))}"]
     if len(batch):
         parts += [f"offsets {batch.offsets[0]}-{batch.offsets[-1]}", size_text(batch.nbytes)]
@@ -63,7 +63,7 @@ def partition_title(batch: Batch) -> str:
 
 
 def result_title(batches: Sequence[Batch]) -> str:
-    """Return what a result is: a line per topic, and one for all if there are several."""
+    """Return a line per topic, and one for all if there are several."""
     topics: dict[str, list[Batch]] = {}
     for batch in batches:
         topics.setdefault(batch.topic, []).append(batch)
@@ -111,11 +111,13 @@ def _table(batches: Sequence[Batch], most: int) -> tuple[list[str], list[list[st
         *(name for name in ("key", "value") if _is_selected(batches, name)),
     ]
     total = sum(map(len, batches))
-    rows = [[_cell(each, name) for name in headings] for each in _first(batches, most)]
+    rows = [[_cell(record, name) for name in headings] for record in _first(batches, most)]
     last = min(most, total - len(rows))
     if total > len(rows) + last:
         rows.append([ELLIPSIS] * len(headings))
-    rows += [[_cell(each, name) for name in headings] for each in reversed([*_last(batches, last)])]
+    rows += [
+        [_cell(record, name) for name in headings] for record in reversed([*_last(batches, last)])
+    ]
     return headings, rows
 
 

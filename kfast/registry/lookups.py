@@ -84,7 +84,7 @@ class Lookup:
     on_done: OnDone = None
     """Called by the caller of `SchemaLookups.take_done`."""
     pending: set[SchemaKey] = field(default_factory=set)
-    found: dict[SchemaKey, RegisteredSchema] = field(default_factory=dict)
+    schemas: dict[SchemaKey, RegisteredSchema] = field(default_factory=dict)
     not_found: set[SchemaKey] = field(default_factory=set)
     error: KafkaError | None = None
 
@@ -154,7 +154,7 @@ class SchemaLookups:
             cached = self._use(key)
             is_negative = isinstance(key.value, int) and key.value < 0  # no registry gives such ids
             if cached is not None:
-                lookup.found[key] = cached.schema
+                lookup.schemas[key] = cached.schema
             elif is_negative or self._missing.get(key, 0) > now_ms:
                 lookup.not_found.add(key)
             else:
@@ -302,7 +302,7 @@ class SchemaLookups:
             if resolved is None:
                 lookup.not_found.add(task.key)
             else:
-                lookup.found[task.key] = resolved.schema
+                lookup.schemas[task.key] = resolved.schema
             if lookup.is_done:
                 del self._lookups[lookup]
                 self._done.append(lookup)

@@ -164,7 +164,7 @@ class SchemaReference:
 class SchemaAnswers:
     """What became of the keys of a look-up."""
 
-    found: Mapping[SchemaKey, RegisteredSchema]
+    schemas: Mapping[SchemaKey, RegisteredSchema]
     not_found: frozenset[SchemaKey] = frozenset()
     """Keys that the registry does not have."""
     error: KafkaError | None = None

@@ -169,7 +169,7 @@ class SchemaRegistry:
             raise self.not_there(key)
 
     def _one(self, key: SchemaKey) -> RegisteredSchema:
-        schema = self.wait_for([key]).found.get(key)
+        schema = self.wait_for([key]).schemas.get(key)
         if schema is None:
             raise self.not_there(key)
         return schema

@@ -179,7 +179,7 @@ class PendingSchemas:
             if not self.lookup.is_done:
                 return None
         error = copy.copy(self.lookup.error)  # each thread that raises it has its own traceback
-        return SchemaAnswers(self.lookup.found, frozenset(self.lookup.not_found), error)
+        return SchemaAnswers(self.lookup.schemas, frozenset(self.lookup.not_found), error)
 
     @property
     def seconds_left(self) -> float:

@@ -59,7 +59,7 @@ _SIMPLE: Final = {
     "tDu": DataType(Kind.DURATION, unit="us"),
     "tDn": DataType(Kind.DURATION, unit="ns"),
 }
-_FORMATS: Final = {made: text for text, made in _SIMPLE.items()}
+_FORMATS: Final = {data_type: text for text, data_type in _SIMPLE.items()}
 _VIEWS: Final = {"vu": DataType(Kind.STRING), "vz": DataType(Kind.BINARY)}
 _UNITS: Final = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
 _INDEX_FORMATS: Final = frozenset("cCsSiIlL")
@@ -79,7 +79,7 @@ _REFUSED_PREFIXES: Final = {
 _UUID_BYTES: Final = 16
 
 
-def field_of_arrow(given: Any, path: str = "", depth: int = 0) -> SchemaField:
+def field_of_arrow(schema: Any, path: str = "", depth: int = 0) -> SchemaField:
     """Return the field that an object with ``__arrow_c_schema__`` describes.
 
     Raises
@@ -87,7 +87,7 @@ def field_of_arrow(given: Any, path: str = "", depth: int = 0) -> SchemaField:
     ConfigurationError
         It has a type that columns cannot have; the message has the path.
     """
-    return _field_of_node(arrow_export.read_schema(given.__arrow_c_schema__()), path, depth)
+    return _field_of_node(arrow_export.read_schema(schema.__arrow_c_schema__()), path, depth)
 
 
 def schema_capsule(field: SchemaField) -> object:
@@ -116,24 +116,26 @@ def arrow_node(field: SchemaField) -> Node:
     return arrow_format(field.type), field.name, field.is_nullable, metadata, children, dictionary
 
 
-def arrow_format(made: DataType) -> str:
+def arrow_format(data_type: DataType) -> str:
     """Return a type's format string in the Arrow C data interface."""
-    kind = made.kind
+    kind = data_type.kind
     if kind is Kind.NULL:
         return "n"
-    simple = _FORMATS.get(made)
+    simple = _FORMATS.get(data_type)
     if simple is not None:
         return simple
     if kind is Kind.TIMESTAMP:
-        return f"ts{made.unit[0]}:{'UTC' if made.is_utc else ''}"
+        return f"ts{data_type.unit[0]}:{'UTC' if data_type.is_utc else ''}"
     if kind in {Kind.DECIMAL128, Kind.DECIMAL256}:
-        return f"d:{made.precision},{made.scale}{',256' if kind is Kind.DECIMAL256 else ''}"
+        return (
+            f"d:{data_type.precision},{data_type.scale}{',256' if kind is Kind.DECIMAL256 else ''}"
+        )
     if kind in {Kind.UUID, Kind.FIXED_BINARY}:
-        return f"w:{made.width}"
+        return f"w:{data_type.width}"
     if kind is Kind.LIST:
-        return "+L" if made.is_large else "+l"
+        return "+L" if data_type.is_large else "+l"
     if kind is Kind.RAW:
-        return "u" if made.is_json else "z"
+        return "u" if data_type.is_json else "z"
     return {Kind.DICTIONARY: "i", Kind.MAP: "+m", Kind.STRUCT: "+s"}[kind]
 
 
@@ -145,7 +147,7 @@ def _source_text(source: tuple[str, ...]) -> str:
 def _field_of_node(node: Node, path: str, depth: int) -> SchemaField:
     _, name, is_nullable, raw, _, _ = node
     metadata = decode_metadata(raw)
-    made = _type_of_node(node, metadata.get(_EXTENSION, ""), path, depth)
+    data_type = _type_of_node(node, metadata.get(_EXTENSION, ""), path, depth)
     source: object = metadata.get(SOURCE_KEY)
     if isinstance(source, str) and source.startswith("["):
         try:
@@ -155,7 +157,7 @@ def _field_of_node(node: Node, path: str, depth: int) -> SchemaField:
     return checked_field(
         SchemaField(
             name,
-            made,
+            data_type,
             is_nullable,
             source=source_steps(source, path),
             encoding=metadata.get(ENCODING_KEY, ""),
@@ -181,7 +183,7 @@ def _type_of_node(node: Node, extension: str, path: str, depth: int) -> DataType
             raise zone_refusal(path, zone)
         return DataType(Kind.TIMESTAMP, unit=_UNITS[text[2]], is_utc=bool(zone))
     if text.startswith("d:"):
-        numbers = [int(part) for part in text[2:].split(",")]
+        numbers = [int(number) for number in text[2:].split(",")]
         is_wide = len(numbers) == 3 and numbers[2] > 128
         return decimal_type(
             Kind.DECIMAL256 if is_wide else Kind.DECIMAL128, numbers[0], numbers[1], path
@@ -195,8 +197,8 @@ def _type_of_node(node: Node, extension: str, path: str, depth: int) -> DataType
         return DataType(Kind.FIXED_BINARY, size=size)
     if text in {"+l", "+L", "+m", "+s"}:
         return _nested(text, children, path, depth + 1)
-    what, hint = _REFUSED.get(text) or _REFUSED_PREFIXES.get(text[:2]) or (f'"{text}"', None)
-    raise refusal(path, f"columns cannot have this Arrow type: {what}", hint)
+    type_name, hint = _REFUSED.get(text) or _REFUSED_PREFIXES.get(text[:2]) or (f'"{text}"', None)
+    raise refusal(path, f"columns cannot have this Arrow type: {type_name}", hint)
 
 
 def _nested(text: str, children: tuple[Node, ...], path: str, depth: int) -> DataType:

@@ -85,14 +85,14 @@ def _only(avro: AvroType, selection: Selection) -> AvroType:
         return replace(avro, types=branches)
     if avro.kind is AvroKind.RECORD:
         selection.check([f.name for f in avro.fields], str(avro))
-        wanted = ((f, selection.wants(f.name)) for f in avro.fields)
-        fields = tuple(replace(f, type=_only(f.type, part)) for f, part in wanted if part)
+        selections = ((f, selection.wants(f.name)) for f in avro.fields)
+        fields = tuple(replace(f, type=_only(f.type, child)) for f, child in selections if child)
         return replace(avro, fields=fields)
     steps = {AvroKind.ARRAY: ITEM, AvroKind.MAP: VALUE}
     step = steps.get(avro.kind)
     selection.check([step] if step else [], str(avro))
-    part = selection.wants(step) if step else None
-    return replace(avro, types=(_only(avro.types[0], part),)) if part else avro
+    child = selection.wants(step) if step else None
+    return replace(avro, types=(_only(avro.types[0], child),)) if child else avro
 
 
 def columns_of(schema: AvroSchema) -> SchemaField:
@@ -219,7 +219,7 @@ class Defaults:
         if kind is AvroKind.ARRAY and isinstance(default, list):
             return [self._value(avro.types[0], item) for item in default]
         if kind is AvroKind.MAP and isinstance(default, dict):
-            return {_utf8(key): self._value(avro.types[0], part) for key, part in default.items()}
+            return {_utf8(key): self._value(avro.types[0], entry) for key, entry in default.items()}
         if kind is AvroKind.RECORD and isinstance(default, dict):
             return {field.name: self._member(field, default) for field in avro.fields}
         return _simple(avro, default)

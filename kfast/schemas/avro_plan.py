@@ -144,13 +144,13 @@ class AvroTarget:
     @cached_property
     def symbols(self) -> dict[int, tuple[str, ...]]:
         """Symbols of each enum by node: the categories of its column, in this order."""
-        found: dict[int, tuple[str, ...]] = {}
-        _find_symbols(self.reader.root, self.column, 0, found)
-        return found
+        symbols: dict[int, tuple[str, ...]] = {}
+        _find_symbols(self.reader.root, self.column, 0, symbols)
+        return symbols
 
 
 def target_of(reader: AvroSchema) -> AvroTarget:
-    """Return what values of any writer are read into.
+    """Return the columns that values of any writer are read into.
 
     Raises
     ------
@@ -203,19 +203,19 @@ def compile_plan(writer: AvroSchema, target: AvroTarget, max_depth: int) -> Avro
 
 
 def _find_symbols(
-    avro: AvroType, column: SchemaField, node: int, found: dict[int, tuple[str, ...]]
+    avro: AvroType, column: SchemaField, node: int, symbols: dict[int, tuple[str, ...]]
 ) -> None:
     if avro.kind is AvroKind.UNION:
         (avro,) = (branch for branch in avro.types if branch.kind is not AvroKind.NULL)
     if avro.kind is AvroKind.ENUM:
-        found[node] = avro.symbols
+        symbols[node] = avro.symbols
     node += 1
     inner = tuple(field.type for field in avro.fields) or avro.types
     columns = column.type.fields
     if column.type.kind is Kind.MAP:
         node, columns = node + 1, columns[1:]
-    for part, below in zip(inner, columns, strict=True):
-        _find_symbols(part, below, node, found)
+    for child, below in zip(inner, columns, strict=True):
+        _find_symbols(child, below, node, symbols)
         node += node_count(below)
 
 
@@ -280,12 +280,12 @@ class _Compiler:
         for member in columns:
             nodes.append(below)
             below += node_count(member)
-        for part, target in zip(step.parts, step.targets, strict=True):
-            assert part is not None
+        for child, target in zip(step.parts, step.targets, strict=True):
+            assert child is not None
             if target < 0:
-                self._skip(part.writer, node)
+                self._skip(child.writer, node)
             else:
-                self.read(part, columns[target], nodes[target])
+                self.read(child, columns[target], nodes[target])
         for target, value in step.defaults:
             if value is None:
                 self.emit(Op.NULL, nodes[target])
@@ -294,8 +294,8 @@ class _Compiler:
             self.constants += constant_bytes(columns[target], value)
 
     def _list(self, step: Step, column: SchemaField, node: int) -> None:
-        (part,) = step.parts
-        assert part is not None
+        (item,) = step.parts
+        assert item is not None
         smallest = step.writer.types[0].min_size
         if step.action is Action.MAP:
             smallest += 1
@@ -305,7 +305,7 @@ class _Compiler:
         if step.action is Action.MAP:
             self.emit(Op.STRING, below)
             below += 1
-        self.read(part, column.type.fields[-1], below)
+        self.read(item, column.type.fields[-1], below)
         self.emit(Op.NEXT, node)
         self._land(begin, 2)
 
@@ -319,10 +319,10 @@ class _Compiler:
             return
         table = self._union(node, len(step.parts))
         ends = []
-        for at, part in enumerate(step.parts):
-            if part is not None:
+        for at, branch in enumerate(step.parts):
+            if branch is not None:
                 self.tables[table + at] = self._merge_from = self.here
-                self.read(part, column, node)
+                self.read(branch, column, node)
                 ends.append(self.emit(Op.JUMP, node))
         for end in ends:
             self._land(end, 2)
@@ -407,15 +407,15 @@ class _Compiler:
 
     def _weight(self, avro: AvroType) -> int:
         """Return how many types a value has, at most 1 + _CALL_FROM or a little more."""
-        known = self._weights.get(id(avro))
-        if known is None:
-            known = 1
-            for part in (*(member.type for member in avro.fields), *avro.types):
-                known += self._weight(part)
-                if known > _CALL_FROM:
+        weight = self._weights.get(id(avro))
+        if weight is None:
+            weight = 1
+            for child in (*(member.type for member in avro.fields), *avro.types):
+                weight += self._weight(child)
+                if weight > _CALL_FROM:
                     break
-            self._weights[id(avro)] = known
-        return known
+            self._weights[id(avro)] = weight
+        return weight
 
 
 def _null_of_two(avro: AvroType) -> int:

@@ -81,7 +81,7 @@ class Step:
         """Whether there are values of the writer's type that cannot be read."""
         if self.action is Action.SKIP:
             return False
-        return -1 in self.symbols or any(part is None or part.is_partial for part in self.parts)
+        return -1 in self.symbols or any(step is None or step.is_partial for step in self.parts)
 
 
 def resolve(writer: AvroSchema, reader: AvroSchema) -> Step:
@@ -133,11 +133,11 @@ class _Resolver:
         if writer.kind is AvroKind.RECORD:
             return self._record(writer, reader, path)
         if writer.kind is AvroKind.ARRAY:
-            part = self._resolve(writer.types[0], reader.types[0], path + "[]")
-            return Step(Action.ARRAY, writer, reader, (part,))
+            inner = self._resolve(writer.types[0], reader.types[0], path + "[]")
+            return Step(Action.ARRAY, writer, reader, (inner,))
         if writer.kind is AvroKind.MAP:
-            part = self._resolve(writer.types[0], reader.types[0], path + "{value}")
-            return Step(Action.MAP, writer, reader, (part,))
+            inner = self._resolve(writer.types[0], reader.types[0], path + "{value}")
+            return Step(Action.MAP, writer, reader, (inner,))
         if writer.kind is AvroKind.ENUM:
             return _enum(writer, reader)
         if writer.kind is AvroKind.FIXED and writer.size != reader.size:
@@ -158,8 +158,10 @@ class _Resolver:
             if target < 0:
                 parts.append(Step(Action.SKIP, field.type, field.type))
             else:
-                wanted = reader.fields[target]
-                parts.append(self._resolve(field.type, wanted.type, _below(path, wanted)))
+                reader_field = reader.fields[target]
+                parts.append(
+                    self._resolve(field.type, reader_field.type, _below(path, reader_field))
+                )
         return Step(Action.RECORD, writer, reader, tuple(parts), tuple(targets), defaults)
 
     def _branches(self, writer: AvroType, reader: AvroType, path: str, is_root: bool) -> Step:
@@ -206,14 +208,14 @@ def _matches(writer: AvroType, reader: AvroType) -> tuple[dict[int, int], tuple[
     sources: dict[int, int] = {}
     defaults: list[int] = []
     for at, field in enumerate(reader.fields):
-        found = numbers.get(field.name)
-        if found is None:
+        source = numbers.get(field.name)
+        if source is None:
             free = (numbers[a] for a in field.aliases if a in numbers and a not in names)
-            found = next((number for number in free if number not in sources), None)
-        if found is None:
+            source = next((number for number in free if number not in sources), None)
+        if source is None:
             defaults.append(at)
         else:
-            sources[found] = at
+            sources[source] = at
     return sources, tuple(defaults)
 
 

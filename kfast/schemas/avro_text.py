@@ -119,7 +119,7 @@ class AvroType:
         return self.name.rpartition(".")[2]
 
     def __str__(self) -> str:
-        """Return what messages call it."""
+        """Return the type as error messages name it."""
         kind = self.kind.name.lower()
         if self.kind is AvroKind.UNION:
             text = f"[{', '.join(map(str, self.types[:8]))}]"

@@ -114,7 +114,7 @@ def ddl_of_field(root: SchemaField) -> str:
     """
     if root.type.kind is not Kind.STRUCT:
         return _spark_type(root, "")
-    return ", ".join(_member(each, " ", "") for each in root.type.fields)
+    return ", ".join(_member(child, " ", "") for child in root.type.fields)
 
 
 def ddl_type(field: SchemaField, path: str) -> str:
@@ -129,22 +129,24 @@ def _member(field: SchemaField, between: str, prefix: str) -> str:
 
 
 def _spark_type(field: SchemaField, path: str) -> str:
-    made = field.type
-    if made.kind is Kind.STRUCT:
-        return f"STRUCT<{', '.join(_member(each, ': ', path) for each in made.fields)}>"
-    if made.kind is Kind.LIST:
-        return f"ARRAY<{_spark_type(made.item, f'{path}[]')}>"
-    if made.kind is Kind.MAP:
-        return f"MAP<STRING, {_spark_type(made.fields[1], f'{path}{{value}}')}>"
-    if made.kind is Kind.TIMESTAMP:
-        return "TIMESTAMP" if made.is_utc else "TIMESTAMP_NTZ"
-    if made.kind is Kind.RAW:
-        return "STRING" if made.is_json else "BINARY"
-    if made.kind in {Kind.DECIMAL128, Kind.DECIMAL256}:
-        if made.precision > MAX_PRECISION[Kind.DECIMAL128]:
-            raise refusal(path, f"Spark's decimals have 38 digits at most, not {made.precision}")
-        return f"DECIMAL({made.precision},{made.scale})"
-    return _SPARK_NAMES[made.kind]
+    data_type = field.type
+    if data_type.kind is Kind.STRUCT:
+        return f"STRUCT<{', '.join(_member(child, ': ', path) for child in data_type.fields)}>"
+    if data_type.kind is Kind.LIST:
+        return f"ARRAY<{_spark_type(data_type.item, f'{path}[]')}>"
+    if data_type.kind is Kind.MAP:
+        return f"MAP<STRING, {_spark_type(data_type.fields[1], f'{path}{{value}}')}>"
+    if data_type.kind is Kind.TIMESTAMP:
+        return "TIMESTAMP" if data_type.is_utc else "TIMESTAMP_NTZ"
+    if data_type.kind is Kind.RAW:
+        return "STRING" if data_type.is_json else "BINARY"
+    if data_type.kind in {Kind.DECIMAL128, Kind.DECIMAL256}:
+        if data_type.precision > MAX_PRECISION[Kind.DECIMAL128]:
+            raise refusal(
+                path, f"Spark's decimals have 38 digits at most, not {data_type.precision}"
+            )
+        return f"DECIMAL({data_type.precision},{data_type.scale})"
+    return _SPARK_NAMES[data_type.kind]
 
 
 def check_not_ddl(text: str, path: str) -> None:

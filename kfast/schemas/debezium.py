@@ -145,35 +145,35 @@ def row_of(schema: Any, *, is_envelope: bool) -> SchemaField:
     return replace(row, name="", is_nullable=True)
 
 
-def _of_connect(given: Any, path: str, depth: int) -> SchemaField:
+def _of_connect(schema: Any, path: str, depth: int) -> SchemaField:
     """Return the field that a schema of Connect describes."""
     check_nesting(path, depth)
-    if not isinstance(given, Mapping):
-        raise refusal(path, f"{given!r} is no schema of Connect")
-    kind, logical = str(given.get("type")), given.get("name")
-    is_nullable = bool(given.get("optional", False))
-    name = str(given.get("field") or "")
+    if not isinstance(schema, Mapping):
+        raise refusal(path, f"{schema!r} is no schema of Connect")
+    kind, logical = str(schema.get("type")), schema.get("name")
+    is_nullable = bool(schema.get("optional", False))
+    name = str(schema.get("field") or "")
     if kind == "struct":
         fields = [
             _of_connect(field, f"{path}.{field.get('field')}", depth + 1)
-            for field in given.get("fields", ())
+            for field in schema.get("fields", ())
         ]
-        made = struct_type(fields, path)
+        data_type = struct_type(fields, path)
     elif kind == "array":
-        made = list_type(_of_connect(given.get("items"), f"{path}[]", depth + 1))
+        data_type = list_type(_of_connect(schema.get("items"), f"{path}[]", depth + 1))
     elif kind == "map":
-        key = _of_connect(given.get("keys"), path, depth + 1)
-        value = _of_connect(given.get("values"), f"{path}{{value}}", depth + 1)
-        made = map_type(key.type, value, path)
+        key = _of_connect(schema.get("keys"), path, depth + 1)
+        value = _of_connect(schema.get("values"), f"{path}{{value}}", depth + 1)
+        data_type = map_type(key.type, value, path)
     elif logical == _DECIMAL_NAME and kind == "bytes":
-        made = _decimal(given.get("parameters") or {}, path)
+        data_type = _decimal(schema.get("parameters") or {}, path)
     elif isinstance(logical, str) and logical in _LOGICAL and _LOGICAL[logical][0] == kind:
-        made = _LOGICAL[logical][1]
+        data_type = _LOGICAL[logical][1]
     elif kind in _CONNECT:
-        made = field_of_text(_CONNECT[kind]).type
+        data_type = field_of_text(_CONNECT[kind]).type
     else:
         raise refusal(path, f"{kind!r} is no type of Connect")
-    return SchemaField(name, made, is_nullable)
+    return SchemaField(name, data_type, is_nullable)
 
 
 def _decimal(parameters: Mapping[str, Any], path: str) -> DataType:
@@ -188,7 +188,8 @@ def _decimal(parameters: Mapping[str, Any], path: str) -> DataType:
 def in_payload(root: SchemaField) -> SchemaField:
     """Return the columns of documents whose ``payload`` has them."""
     fields = tuple(
-        replace(each, source=(PAYLOAD, *(each.source or (each.name,)))) for each in root.type.fields
+        replace(field, source=(PAYLOAD, *(field.source or (field.name,))))
+        for field in root.type.fields
     )
     return replace(root, type=replace(root.type, fields=fields))
 
@@ -210,7 +211,8 @@ def envelope_of(
     """
     columns = row.type.fields
     before = replace(
-        row.type, fields=tuple(replace(each, is_nullable=True, default=None) for each in columns)
+        row.type,
+        fields=tuple(replace(column, is_nullable=True, default=None) for column in columns),
     )
     text, number = field_of_text("string").type, field_of_text("int64").type
     fields = [
@@ -252,11 +254,11 @@ _DECIMALS: Final = frozenset({Kind.DECIMAL128, Kind.DECIMAL256})
 
 def with_encoded_decimals(field: SchemaField) -> SchemaField:
     """Return a field with the bytes of decimals, which Connect's JSON has in base64."""
-    made = field.type
-    if made.kind in _DECIMALS:
+    data_type = field.type
+    if data_type.kind in _DECIMALS:
         return replace(field, type=field_of_text("binary").type, default=None)
-    fields = tuple(with_encoded_decimals(each) for each in made.fields)
-    return replace(field, type=replace(made, fields=fields))
+    fields = tuple(with_encoded_decimals(child) for child in data_type.fields)
+    return replace(field, type=replace(data_type, fields=fields))
 
 
 # --- Avro -----------------------------------------------------------------------------------------
@@ -267,19 +269,19 @@ def avro_with_logical_types(text: str) -> str:
     return json.dumps(_with_logical(json.loads(text)))
 
 
-def _with_logical(given: Any) -> Any:
-    if isinstance(given, list):
-        return [_with_logical(each) for each in given]
-    if not isinstance(given, dict):
-        return given
-    made = {
+def _with_logical(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_with_logical(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    attributes = {
         key: _with_logical(value) if key in {"type", "fields", "items", "values"} else value
-        for key, value in given.items()
+        for key, value in schema.items()
     }
-    kind, logical = _AVRO.get(str(given.get("connect.name")), ("", ""))
-    if kind and made.get("type") == kind:
-        made.setdefault("logicalType", logical)
-    return made
+    kind, logical = _AVRO.get(str(schema.get("connect.name")), ("", ""))
+    if kind and attributes.get("type") == kind:
+        attributes.setdefault("logicalType", logical)
+    return attributes
 
 
 def zoned_paths(text: str) -> frozenset[str]:
@@ -287,26 +289,26 @@ def zoned_paths(text: str) -> frozenset[str]:
     return frozenset(_zoned(json.loads(text), "", {}, 0))
 
 
-def _zoned(given: Any, path: str, names: dict[str, Any], depth: int) -> Iterator[str]:
-    if isinstance(given, str):
-        given = names.get(given.rpartition(".")[2])
-    if isinstance(given, list):
-        for branch in given:
+def _zoned(schema: Any, path: str, names: dict[str, Any], depth: int) -> Iterator[str]:
+    if isinstance(schema, str):
+        schema = names.get(schema.rpartition(".")[2])
+    if isinstance(schema, list):
+        for branch in schema:
             yield from _zoned(branch, path, names, depth)
-    if not isinstance(given, dict) or depth > _MOST_LEVELS:
+    if not isinstance(schema, dict) or depth > _MOST_LEVELS:
         return
-    kind = given.get("type")
+    kind = schema.get("type")
     if isinstance(kind, dict | list):
         yield from _zoned(kind, path, names, depth)
-    elif kind == "string" and given.get("connect.name") == _ZONED_NAME:
+    elif kind == "string" and schema.get("connect.name") == _ZONED_NAME:
         yield path
     elif kind == "array":
-        yield from _zoned(given.get("items"), f"{path}[]", names, depth + 1)
+        yield from _zoned(schema.get("items"), f"{path}[]", names, depth + 1)
     elif kind == "map":
-        yield from _zoned(given.get("values"), f"{path}{{value}}", names, depth + 1)
+        yield from _zoned(schema.get("values"), f"{path}{{value}}", names, depth + 1)
     elif kind == "record":
-        names[str(given.get("name")).rpartition(".")[2]] = given
-        for field in given.get("fields") or ():
+        names[str(schema.get("name")).rpartition(".")[2]] = schema
+        for field in schema.get("fields") or ():
             inner = f"{path}.{field.get('name')}" if path else str(field.get("name"))
             yield from _zoned(field.get("type"), inner, names, depth + 1)
 

@@ -54,8 +54,8 @@ def read_descriptor_files(data: bytes) -> list[FileDefinition]:
     return [_file(data)]
 
 
-def _refuse(what: str) -> NoReturn:
-    raise ConfigurationError("the bytes are no descriptor of Protobuf", cause=what, hint=_HINT)
+def _refuse(cause: str) -> NoReturn:
+    raise ConfigurationError("the bytes are no descriptor of Protobuf", cause=cause, hint=_HINT)
 
 
 # --- the encoding ---------------------------------------------------------------------------------
@@ -124,45 +124,45 @@ def _number(value: int | bytes) -> int:
 
 
 def _file(data: bytes) -> FileDefinition:
-    made = FileDefinition("")
+    file = FileDefinition("")
     syntax, edition = "", 0
     public: list[int] = []
     for number, value in _fields(data):
         if number == 1:
-            made.name = _text(value)
+            file.name = _text(value)
         elif number == 2:
-            made.package = _text(value)
+            file.package = _text(value)
         elif number == 3:
-            made.imports.append(_text(value))
+            file.imports.append(_text(value))
         elif number == 4:
-            made.messages.append(_message(_bytes(value), 1))
+            file.messages.append(_message(_bytes(value), 1))
         elif number == 5:
-            made.enums.append(_enum(_bytes(value)))
+            file.enums.append(_enum(_bytes(value)))
         elif number == 8:
-            made.features = _features(value, 50, made.features)
+            file.features = _features(value, 50, file.features)
         elif number == 10:
             public += _numbers(value)
         elif number == 12:
             syntax = _text(value)
         elif number == 14:
             edition = _number(value)
-    made.edition = _edition(syntax, edition)
+    file.edition = _edition(syntax, edition)
     for index in public:
-        if not 0 <= index < len(made.imports):
+        if not 0 <= index < len(file.imports):
             _refuse(f"a public import has the index {index}")
-        made.public.append(made.imports[index])
-    return made
+        file.public.append(file.imports[index])
+    return file
 
 
 def _numbers(value: int | bytes) -> list[int]:
     """Return repeated numbers, packed or not."""
     if isinstance(value, int):
         return [_number(value)]
-    found, at = [], 0
+    numbers, at = [], 0
     while at < len(value):
         number, at = _varint(value, at)
-        found.append(_number(number))
-    return found
+        numbers.append(_number(number))
+    return numbers
 
 
 def _edition(syntax: str, edition: int) -> str:
@@ -179,82 +179,84 @@ def _edition(syntax: str, edition: int) -> str:
 def _message(data: bytes, depth: int) -> MessageDefinition:
     if depth > MAX_NESTING:
         _refuse(f"messages are nested more than {MAX_NESTING} levels deep")
-    made = MessageDefinition("")
+    message = MessageDefinition("")
     for number, value in _fields(data):
         if number == 1:
-            made.name = _text(value)
+            message.name = _text(value)
         elif number == 2:
-            made.fields.append(_field(_bytes(value)))
+            message.fields.append(_field(_bytes(value)))
         elif number == 3:
-            made.messages.append(_message(_bytes(value), depth + 1))
+            message.messages.append(_message(_bytes(value), depth + 1))
         elif number == 4:
-            made.enums.append(_enum(_bytes(value)))
+            message.enums.append(_enum(_bytes(value)))
         elif number == 7:
             for option, setting in _fields(_bytes(value)):
                 if option == 7:
-                    made.is_map_entry = bool(_number(setting))
+                    message.is_map_entry = bool(_number(setting))
         elif number == 8:
-            names = [_text(name) for part, name in _fields(_bytes(value)) if part == 1]
-            made.oneofs.append(names[-1] if names else "")
-    return made
+            names = [
+                _text(name) for field_number, name in _fields(_bytes(value)) if field_number == 1
+            ]
+            message.oneofs.append(names[-1] if names else "")
+    return message
 
 
 def _enum(data: bytes) -> EnumDefinition:
-    made = EnumDefinition("")
+    enum = EnumDefinition("")
     for number, value in _fields(data):
         if number == 1:
-            made.name = _text(value)
+            enum.name = _text(value)
         elif number == 2:
             name, own = "", 0
-            for part, inner in _fields(_bytes(value)):
-                if part == 1:
+            for field_number, inner in _fields(_bytes(value)):
+                if field_number == 1:
                     name = _text(inner)
-                elif part == 2:
+                elif field_number == 2:
                     own = _number(inner)
-            made.values.append((name, own))
+            enum.values.append((name, own))
         elif number == 3:
-            made.features = _features(value, 7, made.features)
-    return made
+            enum.features = _features(value, 7, enum.features)
+    return enum
 
 
 def _field(data: bytes) -> FieldDefinition:
-    made = FieldDefinition("", 0, None)
+    field = FieldDefinition("", 0, None)
     label = kind = 0
     default: bytes | None = None
     for number, value in _fields(data):
         if number == 1:
-            made.name = _text(value)
+            field.name = _text(value)
         elif number == 3:
-            made.number = _number(value)
+            field.number = _number(value)
         elif number == 4:
             label = _number(value)
         elif number == 5:
             kind = _number(value)
         elif number == 6:
-            made.type_name = _text(value)
+            field.type_name = _text(value)
         elif number == 7:
             default = _bytes(value)
         elif number == 8:
-            made.features = _features(value, 21, made.features)
+            field.features = _features(value, 21, field.features)
         elif number == 9:
-            made.oneof = _number(value)
-            if made.oneof < 0:
-                _refuse(f"field {made.name} has the oneof {made.oneof}")
+            field.oneof = _number(value)
+            if field.oneof < 0:
+                _refuse(f"field {field.name} has the oneof {field.oneof}")
         elif number == 17:
-            made.is_optional3 = bool(_number(value))
+            field.is_optional3 = bool(_number(value))
     if not 0 <= kind <= max(ProtoType):
-        _refuse(f"field {made.name} has the type {kind}")
-    made.type = ProtoType(kind) if kind else None
-    made.is_required = label == _LABEL_REQUIRED
-    made.is_repeated = label == _LABEL_REPEATED
+        _refuse(f"field {field.name} has the type {kind}")
+    field.type = ProtoType(kind) if kind else None
+    field.is_required = label == _LABEL_REQUIRED
+    field.is_repeated = label == _LABEL_REPEATED
     if default is not None:
-        made.default = _default(made, default)
-    return made
+        field.default = _default(field, default)
+    return field
 
 
-def _default(made: FieldDefinition, default: bytes) -> Default:
+def _default(field: FieldDefinition, default: bytes) -> Default:
     """Return the value that the text of a default stands for."""
-    kind = made.type
+    kind = field.type
     text = _text(default)
     value: Default | None
     if kind is None or kind in NAMED_TYPES or kind is ProtoType.STRING:
@@ -268,13 +270,13 @@ def _default(made: FieldDefinition, default: bytes) -> Default:
     else:
         value = integer_of(text, kind)
     if value is None:
-        _refuse(f"the default of field {made.name} is no {kind.name.lower()}")
+        _refuse(f"the default of field {field.name} is no {kind.name.lower()}")
     return value
 
 
-def _features(options: int | bytes, at: int, known: Features) -> Features:
+def _features(options: int | bytes, at: int, features: Features) -> Features:
     """Return the features in options, where they are field ``at``, after those known before."""
-    found = dict(known)
+    merged = dict(features)
     for number, value in _fields(_bytes(options)):
         if number != at:
             continue
@@ -285,5 +287,5 @@ def _features(options: int | bytes, at: int, known: Features) -> Features:
             chosen = _number(setting)
             if chosen not in values:
                 _refuse(f"feature {feature} has the value {chosen}")
-            found[feature] = chosen
-    return found
+            merged[feature] = chosen
+    return merged

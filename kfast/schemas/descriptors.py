@@ -115,10 +115,10 @@ class ProtoPool:
         ConfigurationError
             There is none of that name; the nearest one is named.
         """
-        found = self.messages.get(full_name.removeprefix("."))
-        if found is not None and not found.is_map_entry:
-            return found
-        names = [each.full_name for each in self.messages.values() if not each.is_map_entry]
+        message = self.messages.get(full_name.removeprefix("."))
+        if message is not None and not message.is_map_entry:
+            return message
+        names = [other.full_name for other in self.messages.values() if not other.is_map_entry]
         short = full_name.rpartition(".")[2]
         near = nearest(full_name, names) or next(
             (name for name in names if name.rpartition(".")[2] == short), None
@@ -129,8 +129,8 @@ class ProtoPool:
             hint = f"the schema has {', '.join(sorted(names)[:8])}{', ...' if names[8:] else ''}"
         else:
             hint = "the schema has no messages"
-        what = "an enum" if full_name in self.enums else "no message of the schema"
-        raise ConfigurationError(f'"{full_name}" is {what}', hint=hint)
+        kind = "an enum" if full_name in self.enums else "no message of the schema"
+        raise ConfigurationError(f'"{full_name}" is {kind}', hint=hint)
 
     def at_indexes(self, indexes: Sequence[int]) -> str:
         """Return the full name of the message of the main file that indexes lead to.
@@ -144,25 +144,27 @@ class ProtoPool:
             There is no such message.
         """
         for with_entries in (True, False):
-            found = self._at(self.files[self.main], indexes, with_entries)
-            if found is not None and not self.messages[found].is_map_entry:
-                return found
+            full_name = self._at(self.files[self.main], indexes, with_entries)
+            if full_name is not None and not self.messages[full_name].is_map_entry:
+                return full_name
         raise LookupError(f"{self.main or 'the schema'} has no message at {list(indexes)}")
 
     def is_at(self, indexes: Sequence[int], full_name: str) -> bool:
         """Return whether indexes in its file may mean a message, by either way of counting."""
-        counted = (self._indexes_of(full_name, with_entries=each) for each in (True, False))
+        counted = (
+            self._indexes_of(full_name, with_entries=with_entries) for with_entries in (True, False)
+        )
         return tuple(indexes) in counted
 
     def _at(self, names: tuple[str, ...], indexes: Sequence[int], with_entries: bool) -> str | None:
-        found = None
+        full_name = None
         for index in indexes:
             names = self._counted(names, with_entries)
             if not 0 <= index < len(names):
                 return None
-            found = names[index]
-            names = self.nested[found]
-        return found
+            full_name = names[index]
+            names = self.nested[full_name]
+        return full_name
 
     def _counted(self, names: tuple[str, ...], with_entries: bool) -> tuple[str, ...]:
         if with_entries:
@@ -175,11 +177,15 @@ class ProtoPool:
             before, names = self._indexes_of(parent, with_entries=with_entries), self.nested[parent]
         else:
             before = ()
-            names = next(each for each in self.files.values() if full_name in each)
+            names = next(
+                full_names for full_names in self.files.values() if full_name in full_names
+            )
         return (*before, self._counted(names, with_entries).index(full_name))
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
     """Return the nearest one of names, which may be many and long: only some are looked at."""
-    short = [each for each in names[:_MOST_COMPARED] if len(each) <= _LONGEST_COMPARED]
+    short = [
+        candidate for candidate in names[:_MOST_COMPARED] if len(candidate) <= _LONGEST_COMPARED
+    ]
     return did_you_mean(name, short) if len(name) <= _LONGEST_COMPARED else None

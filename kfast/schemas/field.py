@@ -93,13 +93,13 @@ class Field:
     encoding: str | None = None
 
     def __repr__(self) -> str:
-        given = {
+        arguments = {
             "source": self.source,
             "required": self.required or None,
             "default": self.default,
             "encoding": self.encoding,
         }
-        parts = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        parts = [f"{name}={value!r}" for name, value in arguments.items() if value is not None]
         return f"kfast.Field({', '.join([repr(self.type), *parts])})"
 
 
@@ -140,38 +140,38 @@ def checked_field(field: SchemaField, path: str) -> SchemaField:
         One of them does not.
     """
     if field.encoding:
-        known = _ENCODINGS.get(field.type.kind)
-        if known is None:
+        encodings = _ENCODINGS.get(field.type.kind)
+        if encodings is None:
             raise refusal(path, f"{field.type} has one form only: encoding does not belong here")
-        if field.encoding not in known:
-            raise unknown_name(path, "encoding", field.encoding, known)
+        if field.encoding not in encodings:
+            raise unknown_name(path, "encoding", field.encoding, encodings)
     if field.default is None:
         return field
     check_default(field.type, field.default, path)
     return replace(field, default=_copied(field.default))
 
 
-def check_default(made: DataType, value: object, path: str) -> None:
+def check_default(data_type: DataType, value: object, path: str) -> None:
     """Raise ConfigurationError unless a value may be the default of a column."""
-    kind = made.kind
+    kind = data_type.kind
     is_bool = isinstance(value, bool)
     if not isinstance(value, _DEFAULTS[kind]) or is_bool != (kind is Kind.BOOL):
-        raise refusal(path, f"the default {value!r} is no {made}")
+        raise refusal(path, f"the default {value!r} is no {data_type}")
     limits = _INTEGERS.get(kind)
     if limits is not None and isinstance(value, int) and not limits[0] <= value <= limits[1]:
-        raise refusal(path, f"the default {value} is out of range of {made}")
-    if kind is Kind.FIXED_BINARY and isinstance(value, bytes) and len(value) != made.size:
-        raise refusal(path, f"the default has {len(value)} bytes, not {made.size}")
+        raise refusal(path, f"the default {value} is out of range of {data_type}")
+    if kind is Kind.FIXED_BINARY and isinstance(value, bytes) and len(value) != data_type.size:
+        raise refusal(path, f"the default has {len(value)} bytes, not {data_type.size}")
     if kind is Kind.DATE32 and isinstance(value, datetime.datetime):
         raise refusal(path, f"the default {value!r} has a time of day")
-    if isinstance(value, datetime.datetime) and (value.tzinfo is not None) != made.is_utc:
-        needs = "needs a zone" if made.is_utc else "has no zone"
-        raise refusal(path, f"the default of {made} {needs}: {value!r}")
+    if isinstance(value, datetime.datetime) and (value.tzinfo is not None) != data_type.is_utc:
+        needs = "needs a zone" if data_type.is_utc else "has no zone"
+        raise refusal(path, f"the default of {data_type} {needs}: {value!r}")
     if kind is Kind.LIST and isinstance(value, list | tuple):
         for item in value:
-            _check_child(made.item, item, f"{path}[]")
+            _check_child(data_type.item, item, f"{path}[]")
     if isinstance(value, dict):
-        _check_members(made, value, path)
+        _check_members(data_type, value, path)
 
 
 def _copied(value: object) -> object:
@@ -182,14 +182,14 @@ def _copied(value: object) -> object:
     return value
 
 
-def _check_members(made: DataType, value: dict[object, object], path: str) -> None:
-    if made.kind is Kind.MAP:
+def _check_members(data_type: DataType, value: dict[object, object], path: str) -> None:
+    if data_type.kind is Kind.MAP:
         for key, item in value.items():
             if not isinstance(key, str):
                 raise refusal(path, f"keys of a map are strings, not {key!r}")
-            _check_child(made.fields[1], item, f"{path}{{value}}")
+            _check_child(data_type.fields[1], item, f"{path}{{value}}")
         return
-    names = {field.name: field for field in made.fields}
+    names = {field.name: field for field in data_type.fields}
     for key in value:
         if key not in names:
             raise unknown_name(path, "field of the default", str(key), names)

@@ -37,20 +37,20 @@ class ValueFormat:
         """Whether it has typed columns, by a schema or by that of a registry."""
         return bool(self.framings)
 
-    def check_options(self, given: Iterable[str], what: str) -> None:
-        """Check the names of further arguments; ``what`` is where they are given.
+    def check_options(self, names: Iterable[str], option: str) -> None:
+        """Check the names of further arguments; ``option`` is where they are given.
 
         Raises
         ------
         ConfigurationError
             It has no such argument; the message has the nearest name.
         """
-        for name in given:
+        for name in names:
             if name not in self.options:
                 near = did_you_mean(name, self.options)
                 asked = f'; did you mean "{near}"?' if near else ""
                 raise ConfigurationError(
-                    f'{what}: {self.name} has no "{name}"{asked}',
+                    f'{option}: {self.name} has no "{name}"{asked}',
                     hint=f"one of {', '.join(self.options)}" if self.options else "leave it out",
                 )
 
@@ -90,19 +90,19 @@ TYPED_FORMATS: Final = tuple(row.name for row in _ROWS if row.is_typed)
 _NAMES: Final = {name: row for row in _ROWS for name in (row.name, *row.aliases)}
 
 
-def format_named(name: str, what: str) -> ValueFormat:
-    """Return a format by one of its names; ``what`` is the option that has the name.
+def format_named(name: str, option: str) -> ValueFormat:
+    """Return a format by one of its names; ``option`` is the option that has the name.
 
     Raises
     ------
     ConfigurationError
         There is none; the message has the nearest name.
     """
-    found = _NAMES.get(name)
-    if found is None:
+    row = _NAMES.get(name)
+    if row is None:
         near = did_you_mean(name, _NAMES)
         asked = f'; did you mean "{near}"?' if near else ""
         raise ConfigurationError(
-            f'{what}: there is no format "{name}"{asked}', hint=f"one of {', '.join(FORMATS)}"
+            f'{option}: there is no format "{name}"{asked}', hint=f"one of {', '.join(FORMATS)}"
         )
-    return found
+    return row

@@ -74,11 +74,13 @@ class InferenceReport:
     def __str__(self) -> str:
         lines = [f"{self.documents} documents, {self.bad} of them cannot be read"]
         rows = [("path", "type", "seen", "null", "kinds", "first other row")]
-        for each in self.paths:
-            kinds = ", ".join(f"{name} {count}" for name, count in each.kinds.items())
-            other = "" if each.first_other_row < 0 else str(each.first_other_row)
-            shown = each.type if len(each.type) <= 40 else f"{each.type[:37]}..."
-            rows.append((each.path or "$", shown, str(each.seen), str(each.null), kinds, other))
+        for report in self.paths:
+            kinds = ", ".join(f"{name} {count}" for name, count in report.kinds.items())
+            other = "" if report.first_other_row < 0 else str(report.first_other_row)
+            shown = report.type if len(report.type) <= 40 else f"{report.type[:37]}..."
+            rows.append(
+                (report.path or "$", shown, str(report.seen), str(report.null), kinds, other)
+            )
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         for row in rows:
             cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -121,11 +123,11 @@ class _Seen:
             self._add_text(value)
         elif kind == "array":
             self.item = self.item or _Seen()
-            for each in value:
-                self.item.add(each, row, depth + 1, max_fields)
+            for item in value:
+                self.item.add(item, row, depth + 1, max_fields)
         elif kind == "object":
-            for name, each in value.items():
-                self._member(name, max_fields).add(each, row, depth + 1, max_fields)
+            for name, member in value.items():
+                self._member(name, max_fields).add(member, row, depth + 1, max_fields)
 
     def _add_text(self, text: str) -> None:
         match = _RFC_3339.fullmatch(text) if self.is_timestamp else None
@@ -140,8 +142,8 @@ class _Seen:
             return self.any_member
         if name not in self.members and len(self.members) >= max_fields:
             self.any_member = _Seen()
-            for each in self.members.values():
-                self.any_member.merge(each, max_fields)
+            for member in self.members.values():
+                self.any_member.merge(member, max_fields)
             self.members = {}
             return self.any_member
         return self.members.setdefault(name, _Seen())
@@ -162,13 +164,13 @@ class _Seen:
         if other.item is not None:
             self.item = self.item or _Seen()
             self.item.merge(other.item, max_fields)
-        for name, each in other.members.items():
-            self._member(name, max_fields).merge(each, max_fields)
+        for name, member in other.members.items():
+            self._member(name, max_fields).merge(member, max_fields)
         if other.any_member is not None:
             if self.any_member is None:
                 self.any_member = _Seen()
-                for each in self.members.values():
-                    self.any_member.merge(each, max_fields)
+                for member in self.members.values():
+                    self.any_member.merge(member, max_fields)
                 self.members = {}
             self.any_member.merge(other.any_member, max_fields)
 
@@ -201,7 +203,7 @@ class _Seen:
         return _RAW
 
     def reports(self, path: str, timestamps: bool) -> Iterator[PathReport]:
-        """Yield what was found here and below, in the order of the columns."""
+        """Yield the report of this path and of those below, in the order of the columns."""
         yield PathReport(
             path,
             str(self.type(timestamps)),
@@ -214,8 +216,8 @@ class _Seen:
             yield from self.item.reports(f"{path}[]", timestamps)
         if self.any_member is not None:
             yield from self.any_member.reports(f"{path}{{value}}", timestamps)
-        for name, each in self.members.items():
-            yield from each.reports(f"{path}.{name}" if path else name, timestamps)
+        for name, member in self.members.items():
+            yield from member.reports(f"{path}.{name}" if path else name, timestamps)
 
 
 def infer(
@@ -257,18 +259,18 @@ def infer(
 def _parsed(document: bytes | str) -> Any:
     text = document if isinstance(document, str) else bytes(document).decode("utf-8")
     text.encode("utf-8")  # a lone surrogate
-    found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+    value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
     if "\\u" in text:  # which may be an escape of one
-        json.dumps(found, ensure_ascii=False).encode("utf-8")
-    return found
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    return value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         [(again, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f'the key "{again}" stands twice in one object')
-    return found
+    return members
 
 
 def _no_constant(name: str) -> Any:

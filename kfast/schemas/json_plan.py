@@ -145,38 +145,38 @@ class _Compiler:
         self.constants = bytearray()
         self._coerced = coerced
 
-    def add(self, made: SchemaField, node: int, path: str) -> int:
+    def add(self, field: SchemaField, node: int, path: str) -> int:
         """Add the operation of a field and of all below it; return its number."""
         number = len(self.ops) // OP_ITEMS
         constant = -1
-        if made.default is not None:
+        if field.default is not None:
             constant = len(self.constants)
-            self.constants += constant_bytes(made)
-        self.ops.extend((made.type.kind, node, _flags(made) | self._coerced, constant, 0, 0))
-        self.ops.extend(_details(made))
-        kind = made.type.kind
+            self.constants += constant_bytes(field)
+        self.ops.extend((field.type.kind, node, _flags(field) | self._coerced, constant, 0, 0))
+        self.ops.extend(_details(field))
+        kind = field.type.kind
         if kind is Kind.STRUCT:
-            self._add_members(number, _object_of(made, node, path), path)
+            self._add_members(number, _object_of(field, node, path), path)
         elif kind is Kind.LIST:
-            self._set(number, self.add(made.type.item, node + 1, f"{path}[]"), 1)
+            self._set(number, self.add(field.type.item, node + 1, f"{path}[]"), 1)
         elif kind is Kind.MAP:
-            self._set(number, self.add(made.type.fields[1], node + 2, f"{path}{{value}}"), 1)
+            self._set(number, self.add(field.type.fields[1], node + 2, f"{path}{{value}}"), 1)
         return number
 
     def _set(self, number: int, first: int, count: int) -> None:
         self.ops[number * OP_ITEMS + 4] = first
         self.ops[number * OP_ITEMS + 5] = count
 
-    def _add_members(self, number: int, made: _Object, path: str) -> None:
+    def _add_members(self, number: int, json_object: _Object, path: str) -> None:
         first = len(self.members) // MEMBER_ITEMS
-        self._set(number, first, len(made.members))
-        self.members.extend([0] * (MEMBER_ITEMS * len(made.members)))
-        for at, (key, member) in enumerate(made.members.items(), first):
+        self._set(number, first, len(json_object.members))
+        self.members.extend([0] * (MEMBER_ITEMS * len(json_object.members)))
+        for at, (key, member) in enumerate(json_object.members.items(), first):
             raw = key.encode()
             if isinstance(member, _Object):
                 op = len(self.ops) // OP_ITEMS
                 self.ops[number * OP_ITEMS + 2] |= HAS_PATH_OBJECTS
-                self.ops.extend((PATH_OBJECT, made.node, 0, -1, 0, 0, 0, 0))
+                self.ops.extend((PATH_OBJECT, json_object.node, 0, -1, 0, 0, 0, 0))
                 self._add_members(op, member, path)
             else:
                 node, inner = member
@@ -187,16 +187,16 @@ class _Compiler:
             self.keys += raw
 
 
-def _object_of(made: SchemaField, node: int, path: str) -> _Object:
+def _object_of(struct: SchemaField, node: int, path: str) -> _Object:
     """Return the keys of the documents that the fields of a struct are read from."""
-    found = _Object(node)
+    root = _Object(node)
     child = node + 1
-    for each in made.type.fields:
-        steps = each.source or (each.name,)
-        inner = f"{path}.{each.name}" if path else each.name
+    for column in struct.type.fields:
+        steps = column.source or (column.name,)
+        inner = f"{path}.{column.name}" if path else column.name
         if len(steps) > MAX_STEPS:
             raise refusal(inner, f"a source has at most {MAX_STEPS} steps")
-        at = found
+        at = root
         for step in steps[:-1]:
             below = at.members.setdefault(step, _Object(node))
             if not isinstance(below, _Object):
@@ -206,13 +206,13 @@ def _object_of(made: SchemaField, node: int, path: str) -> _Object:
         if taken is not None:
             other = taken if not isinstance(taken, _Object) else _first_field(taken)
             raise _taken(inner, steps, other[1])
-        at.members[steps[-1]] = (child, each)
-        child += sum(1 for _ in each.nodes())
-    return found
+        at.members[steps[-1]] = (child, column)
+        child += sum(1 for _ in column.nodes())
+    return root
 
 
-def _first_field(made: _Object) -> tuple[int, SchemaField]:
-    for member in made.members.values():
+def _first_field(json_object: _Object) -> tuple[int, SchemaField]:
+    for member in json_object.members.values():
         return _first_field(member) if isinstance(member, _Object) else member
     raise AssertionError("an object on the way to a field has that field")
 
@@ -225,20 +225,20 @@ def _taken(path: str, steps: tuple[str, ...], other: SchemaField) -> Exception:
     )
 
 
-def _flags(made: SchemaField) -> int:
-    flags = _ENCODINGS[made.encoding]
-    flags |= 0 if made.is_nullable else REQUIRED
-    flags |= IS_UTC if made.type.is_utc else 0
+def _flags(field: SchemaField) -> int:
+    flags = _ENCODINGS[field.encoding]
+    flags |= 0 if field.is_nullable else REQUIRED
+    flags |= IS_UTC if field.type.is_utc else 0
     return flags
 
 
-def _details(made: SchemaField) -> tuple[int, int]:
-    kind = made.type.kind
+def _details(field: SchemaField) -> tuple[int, int]:
+    kind = field.type.kind
     if kind in {Kind.DECIMAL128, Kind.DECIMAL256}:
-        return made.type.precision, made.type.scale
+        return field.type.precision, field.type.scale
     if kind is Kind.FIXED_BINARY:
-        return made.type.size, 0
+        return field.type.size, 0
     epoch = -1
-    if made.encoding.startswith("epoch_"):
-        epoch = _DIGITS[made.encoding.removeprefix("epoch_")]
-    return _DIGITS[made.type.unit], epoch
+    if field.encoding.startswith("epoch_"):
+        epoch = _DIGITS[field.encoding.removeprefix("epoch_")]
+    return _DIGITS[field.type.unit], epoch

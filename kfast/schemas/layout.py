@@ -63,19 +63,19 @@ def layout(root: SchemaField) -> array[int]:
     ConfigurationError
         The tree has more than ``MAX_DEPTH`` levels.
     """
-    made = array("i")
-    _add_layout(root, made, 1)
-    return made
+    nodes = array("i")
+    _add_layout(root, nodes, 1)
+    return nodes
 
 
-def _add_layout(field: SchemaField, made: array[int], level: int) -> None:
+def _add_layout(field: SchemaField, nodes: array[int], level: int) -> None:
     if level > MAX_DEPTH:
         raise ConfigurationError(f"the schema is nested more than {MAX_DEPTH} levels deep")
     storage = storage_of(field.type)
     width = 4 if storage == DICTIONARY else field.type.width if storage == FIXED else 0
-    made.extend((storage, width, len(field.type.fields), int(field.is_nullable)))
+    nodes.extend((storage, width, len(field.type.fields), int(field.is_nullable)))
     for child in field.type.fields:
-        _add_layout(child, made, level + 1)
+        _add_layout(child, nodes, level + 1)
 
 
 def constant_bytes(field: SchemaField, value: object = _UNGIVEN) -> bytes:
@@ -122,9 +122,9 @@ def _value_bytes(kind_of: DataType, value: Any, path: str) -> bytes:
     if storage == LIST:
         rows = [(item,) for item in value] if kind is Kind.LIST else _pairs(value)
         items = (
-            _encoded(field, part, f"{path}[]")
+            _encoded(field, cell, f"{path}[]")
             for row in rows
-            for field, part in zip(fields, row, strict=True)
+            for field, cell in zip(fields, row, strict=True)
         )
         return pack("=i", len(rows)) + b"".join(items)
     if storage in (BYTES, DICTIONARY):

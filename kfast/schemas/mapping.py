@@ -34,7 +34,7 @@ _FORMS = (
 )
 
 
-def read_schema(given: object) -> SchemaField:
+def read_schema(schema: object) -> SchemaField:
     """Return the root of the tree that a schema in any accepted form describes.
 
     Raises
@@ -42,79 +42,79 @@ def read_schema(given: object) -> SchemaField:
     ConfigurationError
         It is none, or has a type that columns cannot have; the message has the path.
     """
-    if isinstance(given, SchemaField):
-        return given
-    if isinstance(given, str):
-        if not given.strip():
+    if isinstance(schema, SchemaField):
+        return schema
+    if isinstance(schema, str):
+        if not schema.strip():
             raise refusal("", "the schema is empty", _FORMS)
-        root = field_of_ddl(given) if is_ddl(given) else field_of_text(given)
+        root = field_of_ddl(schema) if is_ddl(schema) else field_of_text(schema)
     else:
-        root = _field(given, "", 0)
+        root = _field(schema, "", 0)
     if root.source:
         raise refusal("", "the root of documents has no source", "give it to the fields")
     # An Arrow schema does not say whether a whole row may be null, and some libraries set the flag.
-    is_arrow = hasattr(given, "__arrow_c_schema__") and not isinstance(given, type)
+    is_arrow = hasattr(schema, "__arrow_c_schema__") and not isinstance(schema, type)
     return replace(root, name="", is_nullable=root.is_nullable or is_arrow)
 
 
-def _field(given: Any, path: str, depth: int) -> SchemaField:
+def _field(schema: Any, path: str, depth: int) -> SchemaField:
     """Return a field without a name."""
     check_nesting(path, depth)
-    if isinstance(given, str):
-        check_not_ddl(given, path)
-        return field_of_text(given, path, depth)
-    if isinstance(given, Field):
-        return _with_details(given, path, depth)
-    if hasattr(given, "__arrow_c_schema__") and not isinstance(given, type):
-        return field_of_arrow(given, path, depth)
-    if isinstance(given, Mapping):  # after Arrow schemas: polars' are mappings too
-        return SchemaField("", _struct_or_map(given, path, depth))
-    if isinstance(given, list):
-        if len(given) != 1:
+    if isinstance(schema, str):
+        check_not_ddl(schema, path)
+        return field_of_text(schema, path, depth)
+    if isinstance(schema, Field):
+        return _with_details(schema, path, depth)
+    if hasattr(schema, "__arrow_c_schema__") and not isinstance(schema, type):
+        return field_of_arrow(schema, path, depth)
+    if isinstance(schema, Mapping):  # after Arrow schemas: polars' are mappings too
+        return SchemaField("", _struct_or_map(schema, path, depth))
+    if isinstance(schema, list):
+        if len(schema) != 1:
             raise refusal(
                 path,
-                f"a list has one type, not {len(given)}",
+                f"a list has one type, not {len(schema)}",
                 'write ["int32"] or [{"a": "int32"}]',
             )
-        return SchemaField("", list_type(_field(given[0], f"{path}[]", depth + 1)))
-    if is_schema_class(given):
-        return field_of_class(given, path, depth)
-    raise _no_schema(given, path)
+        return SchemaField("", list_type(_field(schema[0], f"{path}[]", depth + 1)))
+    if is_schema_class(schema):
+        return field_of_class(schema, path, depth)
+    raise _no_schema(schema, path)
 
 
-def _with_details(given: Field, path: str, depth: int) -> SchemaField:
-    inner = _field(given.type, path, depth)
-    if given.encoding is not None and not isinstance(given.encoding, str):
-        raise refusal(path, f"encoding is a name, not {given.encoding!r}")
+def _with_details(field: Field, path: str, depth: int) -> SchemaField:
+    inner = _field(field.type, path, depth)
+    if field.encoding is not None and not isinstance(field.encoding, str):
+        raise refusal(path, f"encoding is a name, not {field.encoding!r}")
     return checked_field(
         replace(
             inner,
-            is_nullable=inner.is_nullable and not given.required,
-            default=inner.default if given.default is None else given.default,
-            source=source_steps(given.source, path) or inner.source,
-            encoding=given.encoding or inner.encoding,
+            is_nullable=inner.is_nullable and not field.required,
+            default=inner.default if field.default is None else field.default,
+            source=source_steps(field.source, path) or inner.source,
+            encoding=field.encoding or inner.encoding,
         ),
         path,
     )
 
 
-def _struct_or_map(given: Mapping[Any, Any], path: str, depth: int) -> Any:
-    if list(given) == [str]:
-        value = _field(given[str], f"{path}{{value}}", depth + 1)
+def _struct_or_map(schema: Mapping[Any, Any], path: str, depth: int) -> Any:
+    if list(schema) == [str]:
+        value = _field(schema[str], f"{path}{{value}}", depth + 1)
         return map_type(field_of_text("string").type, value, path)
     fields = []
-    for name, each in given.items():
+    for name, member in schema.items():
         if not isinstance(name, str):
             raise refusal(path, f"names of fields are strings, not {name!r}")
         inner = f"{path}.{name}" if path else name
-        fields.append(_field(each, inner, depth + 1).renamed(name))
+        fields.append(_field(member, inner, depth + 1).renamed(name))
     return struct_type(fields, path)
 
 
-def _no_schema(given: object, path: str) -> ConfigurationError:
-    if isinstance(given, type):
+def _no_schema(schema: object, path: str) -> ConfigurationError:
+    if isinstance(schema, type):
         names = {int: "int64", float: "float64", bytes: "binary", str: "string", bool: "bool"}
-        known = names.get(given)
-        hint = f'write "{known}"' if known else _FORMS
-        return refusal(path, f"the class {given.__name__} is no type of columns", hint)
-    return refusal(path, f"{given!r} is no schema", _FORMS)
+        name = names.get(schema)
+        hint = f'write "{name}"' if name else _FORMS
+        return refusal(path, f"the class {schema.__name__} is no type of columns", hint)
+    return refusal(path, f"{schema!r} is no schema", _FORMS)

@@ -148,9 +148,9 @@ class TypeText:
 
     def take_mark(self, mark: str) -> bool:
         """Go on behind a mark if it comes next, and return whether it does."""
-        found = self.current.is_mark(mark)
-        self._at += found
-        return found
+        is_next = self.current.is_mark(mark)
+        self._at += is_next
+        return is_next
 
     def expect_mark(self, mark: str, path: str) -> None:
         """Go on behind a mark that has to come next."""
@@ -162,12 +162,12 @@ class TypeText:
         if self.current is not _END:
             raise self.unexpected(path, "the end")
 
-    def unexpected(self, path: str, wanted: str) -> Exception:
+    def unexpected(self, path: str, expected: str) -> Exception:
         """Return the error for a token that does not fit."""
-        found = f'"{self.current.text}"' if self.current is not _END else "the end"
+        actual = f'"{self.current.text}"' if self.current is not _END else "the end"
         return refusal(
             path,
-            f'{wanted} was expected instead of {found} in "{self._text}"',
+            f'{expected} was expected instead of {actual} in "{self._text}"',
             'write types like "int64", "timestamp[ms, UTC]", "list<struct<a: int32, b: string>>"',
         )
 
@@ -200,25 +200,25 @@ class TypeText:
             self._at -= 1
             raise self.unexpected(path, "a type")
         name = token.text.lower()
-        found = self._table.get(name)
-        if found is None:
+        data_type = self._table.get(name)
+        if data_type is None:
             raise unknown_name(path, "type", token.text, self._table)
-        if found.kind in UNITS and not found.unit:
-            return self._with_unit(found, name, path)
-        if found.kind in MAX_PRECISION:
-            return self._with_precision(found, name, path)
-        if found.kind is Kind.FIXED_BINARY or found.size:
-            return self._with_size(found, name, path)
-        if found.kind in {Kind.LIST, Kind.MAP, Kind.STRUCT}:
-            return self._with_children(found, name, path, depth)
-        if found.kind is Kind.DATE32 and self.take_mark("["):
+        if data_type.kind in UNITS and not data_type.unit:
+            return self._with_unit(data_type, name, path)
+        if data_type.kind in MAX_PRECISION:
+            return self._with_precision(data_type, name, path)
+        if data_type.kind is Kind.FIXED_BINARY or data_type.size:
+            return self._with_size(data_type, name, path)
+        if data_type.kind in {Kind.LIST, Kind.MAP, Kind.STRUCT}:
+            return self._with_children(data_type, name, path, depth)
+        if data_type.kind is Kind.DATE32 and self.take_mark("["):
             if not self.take().is_word("day"):
                 raise refusal(path, f'{name} has no unit but "day"', 'write "date32"')
             self.expect_mark("]", path)
-        return found
+        return data_type
 
-    def _with_unit(self, found: DataType, name: str, path: str) -> DataType:
-        units = UNITS[found.kind]
+    def _with_unit(self, data_type: DataType, name: str, path: str) -> DataType:
+        units = UNITS[data_type.kind]
         example = f"{name}[{units[-1]}]"
         if not self.take_mark("["):
             raise refusal(path, f"{name} needs a unit", f'write "{example}"')
@@ -226,7 +226,7 @@ class TypeText:
         if unit not in units:
             raise refusal(path, f'"{unit}" is no unit of {name}', f"use one of: {', '.join(units)}")
         is_utc = False
-        if found.kind is Kind.TIMESTAMP and self.take_mark(","):
+        if data_type.kind is Kind.TIMESTAMP and self.take_mark(","):
             zone = ""
             while self.current.kind == "word" or self.current.is_mark(":"):
                 zone += self.take().text
@@ -234,9 +234,9 @@ class TypeText:
                 raise zone_refusal(path, zone)
             is_utc = True
         self.expect_mark("]", path)
-        return replace(found, unit=unit, is_utc=is_utc)
+        return replace(data_type, unit=unit, is_utc=is_utc)
 
-    def _with_precision(self, found: DataType, name: str, path: str) -> DataType:
+    def _with_precision(self, data_type: DataType, name: str, path: str) -> DataType:
         if self.take_mark("("):
             numbers = [self._number(path)]
             while self.take_mark(","):
@@ -249,31 +249,32 @@ class TypeText:
         if len(numbers) > 2:
             raise refusal(path, f"{name} has a precision and a scale only")
         precision, scale = numbers[0], numbers[1] if len(numbers) == 2 else 0
-        kind = found.kind
+        kind = data_type.kind
         if name == "decimal" and precision > MAX_PRECISION[kind] and not self._is_ddl:
             kind = Kind.DECIMAL256
         return decimal_type(kind, precision, scale, path)
 
-    def _with_size(self, found: DataType, name: str, path: str) -> DataType:
+    def _with_size(self, data_type: DataType, name: str, path: str) -> DataType:
         opening = "[" if self.current.is_mark("[") else "("
         self.expect_mark(opening, path)
         size = self._number(path)
         self.expect_mark("]" if opening == "[" else ")", path)
-        if found.kind is not Kind.FIXED_BINARY:  # VARCHAR(n): Kafka's records have no such limit
-            return replace(found, size=0)
+        if data_type.kind is not Kind.FIXED_BINARY:
+            # VARCHAR(n): Kafka's records have no such limit.
+            return replace(data_type, size=0)
         if not 0 < size <= MAX_FIXED_SIZE:
             raise refusal(path, f"{name} has 1 to {MAX_FIXED_SIZE} bytes, not {size}")
-        return replace(found, size=size)
+        return replace(data_type, size=size)
 
-    def _with_children(self, found: DataType, name: str, path: str, depth: int) -> DataType:
+    def _with_children(self, data_type: DataType, name: str, path: str, depth: int) -> DataType:
         check_nesting(path, depth + 1)
         if not self.take_mark("<"):
             raise refusal(path, f"{name} needs its types in < >", f'write "{_EXAMPLES[name]}"')
-        if found.kind is Kind.LIST:
+        if data_type.kind is Kind.LIST:
             item = self.read_field(f"{path}[]", depth + 1)
             self.expect_mark(">", path)
-            return list_type(item, is_large=found.is_large)
-        if found.kind is Kind.MAP:
+            return list_type(item, is_large=data_type.is_large)
+        if data_type.kind is Kind.MAP:
             key = self.read_field(f"{path}{{key}}", depth + 1)
             self.expect_mark(",", path)
             value = self.read_field(f"{path}{{value}}", depth + 1)
@@ -374,7 +375,7 @@ def zone_refusal(path: str, zone: str) -> Exception:
 
 
 def _tokens(text: str, path: str) -> list[Token]:
-    found = []
+    tokens = []
     at, end = 0, len(text.rstrip())
     while at < end:
         match = _TOKENS.match(text, at)
@@ -382,8 +383,8 @@ def _tokens(text: str, path: str) -> list[Token]:
             raise refusal(path, f'a "`" without its end in "{text}"')
         quoted, word, mark = match.groups()
         if quoted is not None:
-            found.append(Token(quoted.replace("``", "`"), "quoted"))
+            tokens.append(Token(quoted.replace("``", "`"), "quoted"))
         else:
-            found.append(Token(word, "word") if word is not None else Token(mark, "mark"))
+            tokens.append(Token(word, "word") if word is not None else Token(mark, "mark"))
         at = match.end()
-    return found
+    return tokens

@@ -22,7 +22,7 @@ def builtin_file(name: str) -> FileDefinition | None:
 @cache
 def _parsed(name: str) -> FileDefinition:
     folder = name.rpartition("/")[0]
-    imports = "".join(f'import "{each}";' for each in _IMPORTS.get(name, ()))
+    imports = "".join(f'import "{import_name}";' for import_name in _IMPORTS.get(name, ()))
     package = folder.replace("/", ".")
     text = f'syntax = "proto3"; package {package}; {imports} {_BODIES[name]}'
     return parse_file(text, name)
@@ -30,17 +30,17 @@ def _parsed(name: str) -> FileDefinition:
 
 def _message(name: str, *members: str) -> str:
     """Return a message whose fields are numbered from 1: a type, and the names that have it."""
-    made = []
+    fields = []
     for member in members:
         kind, *names = member.split()
-        made += [f"{kind.replace('*', 'repeated ')} {each}" for each in names]
-    numbered = (f"{each} = {number};" for number, each in enumerate(made, 1))
+        fields += [f"{kind.replace('*', 'repeated ')} {field_name}" for field_name in names]
+    numbered = (f"{field} = {number};" for number, field in enumerate(fields, 1))
     return f"message {name} {{ {' '.join(numbered)} }}\n"
 
 
 def _enum(name: str, names: str) -> str:
     """Return an enum whose values are numbered from 0."""
-    numbered = (f"{each} = {number};" for number, each in enumerate(names.split()))
+    numbered = (f"{value} = {number};" for number, value in enumerate(names.split()))
     return f"enum {name} {{ {' '.join(numbered)} }}\n"
 
 

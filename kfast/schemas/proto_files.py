@@ -141,7 +141,7 @@ class FileDefinition:
     text: str | None = None
 
     def refuse(
-        self, what: str, place: int = NO_PLACE, *, found: str | None = None, hint: str | None = None
+        self, why: str, place: int = NO_PLACE, *, actual: str | None = None, hint: str | None = None
     ) -> NoReturn:
         """Raise the error for a place of this file."""
         where = self.name[:_SHOWN] or "the Protobuf schema"
@@ -149,7 +149,7 @@ class FileDefinition:
             line = self.text.count("\n", 0, place) + 1
             column = place - self.text.rfind("\n", 0, place)
             where = f"{where}, line {line}, column {column}"
-        raise ConfigurationError(f"{where}: {what}", found=found, hint=hint)
+        raise ConfigurationError(f"{where}: {why}", found=actual, hint=hint)
 
 
 Load = Callable[[str], FileDefinition | None]
@@ -197,10 +197,10 @@ class _Linker:
         self._value_names: dict[EnumDefinition, frozenset[str]] = {}
         self._main = files[-1].name
         self._hint = hint
-        for each in files:
-            if each.name in self._files:
-                each.refuse("this file is there twice", hint="give each file once")
-            self._files[each.name] = each
+        for file in files:
+            if file.name in self._files:
+                file.refuse("this file is there twice", hint="give each file once")
+            self._files[file.name] = file
         self._load_imports(load)
 
     def _load_imports(self, load: Load) -> None:
@@ -209,27 +209,28 @@ class _Linker:
             for name in waiting.pop().imports:
                 if name in self._files or name in self._missing:
                     continue
-                found = load(name)
-                if found is None:
+                file = load(name)
+                if file is None:
                     self._missing.add(name)
                 else:
-                    self._files[name] = found
-                    waiting.append(found)
+                    self._files[name] = file
+                    waiting.append(file)
         self._check_cycles()
 
     def _check_cycles(self) -> None:
-        known = self._files
+        files = self._files
         imported = {
-            name: [each for each in file.imports if each in known] for name, file in known.items()
+            name: [other for other in file.imports if other in files]
+            for name, file in files.items()
         }
         try:
             TopologicalSorter(imported).prepare()
         except CycleError as error:
             first, *others = [name[:_SHOWN] for name in reversed(error.args[1])]
             shown = ", which imports ".join(others[:8])
-            known[error.args[1][-1]].refuse(
+            files[error.args[1][-1]].refuse(
                 "files import each other",
-                found=f"{first or 'the schema'} imports {shown}",
+                actual=f"{first or 'the schema'} imports {shown}",
                 hint="move what they share to a file of its own",
             )
 
@@ -241,13 +242,13 @@ class _Linker:
             self._link_file(file)
         nested = {
             scope.full_name: tuple(
-                scope.below[each.name].full_name for each in scope.definition.messages
+                scope.below[message.name].full_name for message in scope.definition.messages
             )
             for scope in self._types
             if isinstance(scope.definition, MessageDefinition)
         }
         roots = {
-            file.name: tuple(_joined(file.package, each.name) for each in file.messages)
+            file.name: tuple(_joined(file.package, message.name) for message in file.messages)
             for file in self._files.values()
         }
         return ProtoPool(self._messages, self._enums, self._main, roots, nested)
@@ -259,7 +260,7 @@ class _Linker:
         scope.files.add(file.name)
         if file.package:
             if len(file.package) > MAX_NAME or not _FULL_NAME.fullmatch("." + file.package):
-                file.refuse("the name of the package is none", found=file.package[:_SHOWN])
+                file.refuse("the name of the package is none", actual=file.package[:_SHOWN])
             for name in file.package.split("."):
                 below = scope.below.get(name)
                 if below is None:
@@ -282,25 +283,26 @@ class _Linker:
         if messages and depth > MAX_NESTING:
             file.refuse(f"messages are nested more than {MAX_NESTING} levels deep")
         types: tuple[MessageDefinition | EnumDefinition, ...] = (*messages, *enums)
-        for each in types:
-            full_name = _joined(scope.full_name, each.name)
-            if len(full_name) > MAX_NAME or not IDENTIFIER.fullmatch(each.name):
-                file.refuse("the name of a type is none", each.place, found=each.name[:_SHOWN])
-            other = scope.below.get(each.name)
+        for definition in types:
+            full_name = _joined(scope.full_name, definition.name)
+            if len(full_name) > MAX_NAME or not IDENTIFIER.fullmatch(definition.name):
+                shown = definition.name[:_SHOWN]
+                file.refuse("the name of a type is none", definition.place, actual=shown)
+            other = scope.below.get(definition.name)
             if other is not None:
                 file.refuse(
                     f"{full_name} is defined twice",
-                    each.place,
-                    found=f"it is in {_name(other)} too" if other.file is not file else None,
+                    definition.place,
+                    actual=f"it is in {_name(other)} too" if other.file is not file else None,
                     hint="give one of them another name",
                 )
-            made = _Scope(full_name, file, each, scope, {file.name})
-            scope.below[each.name] = made
-            self._types.append(made)
+            type_scope = _Scope(full_name, file, definition, scope, {file.name})
+            scope.below[definition.name] = type_scope
+            self._types.append(type_scope)
             if len(self._types) > MAX_TYPES:
                 file.refuse(f"there are more than {MAX_TYPES} messages and enums")
-            if isinstance(each, MessageDefinition):
-                self._add_types(file, made, each.messages, each.enums, depth + 1)
+            if isinstance(definition, MessageDefinition):
+                self._add_types(file, type_scope, definition.messages, definition.enums, depth + 1)
 
     def _visible_from(self, file: FileDefinition) -> frozenset[str]:
         """Return the names of the files whose types a file sees."""
@@ -313,19 +315,19 @@ class _Linker:
                 waiting += self._files[name].public
         return frozenset(seen)
 
-    def _resolve(self, file: FileDefinition, scope: _Scope, made: FieldDefinition) -> _Scope:
+    def _resolve(self, file: FileDefinition, scope: _Scope, field: FieldDefinition) -> _Scope:
         """Return the type that a field names."""
-        key = scope, made.type_name
-        found = self._resolved.get(key)
-        if found is None:
-            if len(made.type_name) > MAX_NAME or not _FULL_NAME.fullmatch(made.type_name):
-                shown = made.type_name[:_SHOWN]
-                file.refuse(f"field {made.name} has no name of a type", made.place, found=shown)
-            found = self._look_up(scope, made.type_name)
-            if found is None or found.definition is None:
-                self._refuse_type(file, scope, made)
-            self._resolved[key] = found
-        return found
+        key = scope, field.type_name
+        target = self._resolved.get(key)
+        if target is None:
+            if len(field.type_name) > MAX_NAME or not _FULL_NAME.fullmatch(field.type_name):
+                shown = field.type_name[:_SHOWN]
+                file.refuse(f"field {field.name} has no name of a type", field.place, actual=shown)
+            target = self._look_up(scope, field.type_name)
+            if target is None or target.definition is None:
+                self._refuse_type(file, scope, field)
+            self._resolved[key] = target
+        return target
 
     def _look_up(self, scope: _Scope, name: str) -> _Scope | None:
         if name.startswith("."):
@@ -333,40 +335,40 @@ class _Linker:
         first, *rest = name.split(".")
         around: _Scope | None = scope
         while around is not None:
-            found = around.below.get(first)
+            target = around.below.get(first)
             # What has the first part decides; a package alone is no type.
-            if self._is_visible(found) and (rest or found.definition is not None):
-                found = _descended(found, rest)
-                return found if self._is_visible(found) else None
+            if self._is_visible(target) and (rest or target.definition is not None):
+                target = _descended(target, rest)
+                return target if self._is_visible(target) else None
             around = around.parent
         return None
 
     def _is_visible(self, scope: _Scope | None) -> TypeGuard[_Scope]:
         return scope is not None and not self._visible.isdisjoint(scope.files)
 
-    def _refuse_type(self, file: FileDefinition, scope: _Scope, made: FieldDefinition) -> NoReturn:
-        name = made.type_name.removeprefix(".")
+    def _refuse_type(self, file: FileDefinition, scope: _Scope, field: FieldDefinition) -> NoReturn:
+        name = field.type_name.removeprefix(".")
         short = name.rpartition(".")[2]
-        names = [each.full_name for each in self._types]
-        same = [each for each in self._types if each.full_name.endswith(f".{short}")]
-        same += [each for each in self._types if each.full_name == short]
-        lacking = [each for each in file.imports if each in self._missing]
-        hidden = next((each for each in same if self._visible.isdisjoint(each.files)), None)
+        names = [other.full_name for other in self._types]
+        same = [other for other in self._types if other.full_name.endswith(f".{short}")]
+        same += [other for other in self._types if other.full_name == short]
+        lacking = [import_name for import_name in file.imports if import_name in self._missing]
+        hidden = next((other for other in same if self._visible.isdisjoint(other.files)), None)
         near = nearest(name, names) or nearest(_joined(scope.full_name, name), names)
         near = near or nearest(_joined(file.package, name), names)
-        found = hint = None
+        actual = hint = None
         if hidden is not None and hidden.file is not None:
-            found = f"{hidden.full_name} is in {hidden.file.name}, which is not imported here"
+            actual = f"{hidden.full_name} is in {hidden.file.name}, which is not imported here"
             hint = f'import "{hidden.file.name}"'
         elif lacking:
-            found = f"imported and not given: {', '.join(lacking[:8])}"
+            actual = f"imported and not given: {', '.join(lacking[:8])}"
             hint = self._hint
         elif same or near:
             hint = f'did you mean "{near or same[0].full_name}"?'
         else:
             hint = "import the file that has it"
-        what = f'field {made.name} has the unknown type "{name}"'
-        file.refuse(what, made.place, found=found, hint=hint)
+        why = f'field {field.name} has the unknown type "{name}"'
+        file.refuse(why, field.place, actual=actual, hint=hint)
 
     # --- messages and enums -----------------------------------------------------------------------
 
@@ -410,38 +412,38 @@ class _Linker:
         file: FileDefinition,
         scope: _Scope,
         message: MessageDefinition,
-        made: FieldDefinition,
+        field: FieldDefinition,
         around: Features,
     ) -> ProtoField:
-        is_in_oneof = made.oneof >= 0 and not made.is_optional3
-        oneof = message.oneofs[made.oneof] if is_in_oneof else None
-        features = _merged(around, made.features)
-        kind, type_name, enum = made.type, "", None
+        is_in_oneof = field.oneof >= 0 and not field.is_optional3
+        oneof = message.oneofs[field.oneof] if is_in_oneof else None
+        features = _merged(around, field.features)
+        kind, type_name, enum = field.type, "", None
         if kind is None or kind in NAMED_TYPES:
-            found = self._resolve(file, scope, made)
-            type_name = found.full_name
-            kind, enum = _kind_of(file, made, found, features, message.is_map_entry)
-        elif made.type_name:
-            file.refuse(f"field {made.name} is of two types", made.place)
+            target = self._resolve(file, scope, field)
+            type_name = target.full_name
+            kind, enum = _kind_of(file, field, target, features, message.is_map_entry)
+        elif field.type_name:
+            file.refuse(f"field {field.name} is of two types", field.place)
         is_message = kind in {ProtoType.MESSAGE, ProtoType.GROUP}
         presence = features[FIELD_PRESENCE]
-        has_presence = not made.is_repeated and (
-            is_message or made.is_optional3 or oneof is not None or presence != IMPLICIT
+        has_presence = not field.is_repeated and (
+            is_message or field.is_optional3 or oneof is not None or presence != IMPLICIT
         )
-        if made.default is not None:
+        if field.default is not None:
             names = self._names_of(enum) if enum is not None else None
-            _check_default(file, made, kind, names, has_presence)
+            _check_default(file, field, kind, names, has_presence)
         return ProtoField(
-            name=made.name,
-            number=made.number,
+            name=field.name,
+            number=field.number,
             type=kind,
             type_name=type_name,
-            is_repeated=made.is_repeated,
-            is_required=made.is_required
-            or (presence == LEGACY_REQUIRED and not made.is_repeated and oneof is None),
+            is_repeated=field.is_repeated,
+            is_required=field.is_required
+            or (presence == LEGACY_REQUIRED and not field.is_repeated and oneof is None),
             has_presence=has_presence,
             oneof=oneof,
-            default=_rounded(made.default) if kind is ProtoType.FLOAT else made.default,
+            default=_rounded(field.default) if kind is ProtoType.FLOAT else field.default,
         )
 
     def _names_of(self, enum: EnumDefinition) -> frozenset[str]:
@@ -453,42 +455,39 @@ class _Linker:
 
 def _check_default(
     file: FileDefinition,
-    made: FieldDefinition,
+    field: FieldDefinition,
     kind: ProtoType,
     names: frozenset[str] | None,
     has_presence: bool,
 ) -> None:
     """Refuse a default where there can be none, and one that is none of an enum's names."""
     if not has_presence or kind in {ProtoType.MESSAGE, ProtoType.GROUP}:
-        file.refuse(f"field {made.name} cannot have a default", made.place)
-    if names is not None and made.default not in names:
-        file.refuse(
-            f"the default of field {made.name} is no value of its enum",
-            made.place,
-            found=str(made.default)[:_SHOWN],
-        )
+        file.refuse(f"field {field.name} cannot have a default", field.place)
+    if names is not None and field.default not in names:
+        why = f"the default of field {field.name} is no value of its enum"
+        file.refuse(why, field.place, actual=str(field.default)[:_SHOWN])
 
 
 def _kind_of(
     file: FileDefinition,
-    made: FieldDefinition,
-    found: _Scope,
+    field: FieldDefinition,
+    target: _Scope,
     features: Features,
     is_of_entry: bool,
 ) -> tuple[ProtoType, EnumDefinition | None]:
     """Return the type of a field whose type has a name, and the enum if it is one."""
-    definition = found.definition
+    definition = target.definition
     is_enum = isinstance(definition, EnumDefinition)
-    if made.type is not None and is_enum != (made.type is ProtoType.ENUM):
-        what = "an enum" if is_enum else "a message"
-        file.refuse(f"field {made.name}: {found.full_name} is {what}", made.place)
+    if field.type is not None and is_enum != (field.type is ProtoType.ENUM):
+        kind = "an enum" if is_enum else "a message"
+        file.refuse(f"field {field.name}: {target.full_name} is {kind}", field.place)
     if isinstance(definition, EnumDefinition):
         return ProtoType.ENUM, definition
-    if made.type is ProtoType.GROUP:
+    if field.type is ProtoType.GROUP:
         return ProtoType.GROUP, None
     is_entry = isinstance(definition, MessageDefinition) and definition.is_map_entry
-    if is_entry and not made.is_repeated:
-        file.refuse(f"field {made.name} is a map that is not repeated", made.place)
+    if is_entry and not field.is_repeated:
+        file.refuse(f"field {field.name} is a map that is not repeated", field.place)
     # Map entries, and what is in them, have lengths whatever the features are.
     is_delimited = features[MESSAGE_ENCODING] == DELIMITED and not is_entry and not is_of_entry
     return ProtoType.GROUP if is_delimited else ProtoType.MESSAGE, None
@@ -503,7 +502,8 @@ def _linked_enum(
     seen: set[str] = set()
     for name, _ in enum.values:
         if not IDENTIFIER.fullmatch(name) or len(name) > MAX_NAME:
-            file.refuse(f"a value of enum {full_name} has no name", enum.place, found=name[:_SHOWN])
+            shown = name[:_SHOWN]
+            file.refuse(f"a value of enum {full_name} has no name", enum.place, actual=shown)
         if name in seen:
             file.refuse(f"enum {full_name} has the value {name} twice", enum.place)
         seen.add(name)
@@ -511,7 +511,7 @@ def _linked_enum(
         file.refuse(
             f"the first value of enum {full_name} is not 0",
             enum.place,
-            found=f"{enum.values[0][0]} = {enum.values[0][1]}",
+            actual=f"{enum.values[0][0]} = {enum.values[0][1]}",
             hint="an open enum begins with 0, which is its default",
         )
     return ProtoEnum(full_name, tuple(enum.values), is_closed)
@@ -522,30 +522,29 @@ def _check_fields(file: FileDefinition, full_name: str, message: MessageDefiniti
     numbers: dict[int, str] = {}
     names: set[str] = set()
     used: set[int] = set()
-    for each in message.fields:
-        if not IDENTIFIER.fullmatch(each.name) or len(each.name) > MAX_NAME:
-            shown = each.name[:_SHOWN]
-            file.refuse(f"a field of {full_name} has no name", each.place, found=shown)
-        if not 0 < each.number <= MAX_NUMBER or each.number in RESERVED_NUMBERS:
-            file.refuse(
-                f"field {each.name} of {full_name} has the number {each.number}",
-                each.place,
-                hint=f"numbers are 1 to {MAX_NUMBER}, without 19000 to 19999",
-            )
-        other = numbers.setdefault(each.number, each.name)
-        if each.name in names or other != each.name:
-            same = f"the number {each.number}" if other != each.name else f'the name "{each.name}"'
+    for member in message.fields:
+        if not IDENTIFIER.fullmatch(member.name) or len(member.name) > MAX_NAME:
+            shown = member.name[:_SHOWN]
+            file.refuse(f"a field of {full_name} has no name", member.place, actual=shown)
+        label = f"field {member.name} of {full_name}"
+        if not 0 < member.number <= MAX_NUMBER or member.number in RESERVED_NUMBERS:
+            hint = f"numbers are 1 to {MAX_NUMBER}, without 19000 to 19999"
+            file.refuse(f"{label} has the number {member.number}", member.place, hint=hint)
+        other = numbers.setdefault(member.number, member.name)
+        if member.name in names or other != member.name:
+            is_number = other != member.name
+            same = f"the number {member.number}" if is_number else f'the name "{member.name}"'
             file.refuse(
                 f"two fields of {full_name} have {same}",
-                each.place,
-                found=f"{other}, {each.name}",
+                member.place,
+                actual=f"{other}, {member.name}",
                 hint="give one of them another",
             )
-        names.add(each.name)
-        if each.oneof >= 0:
-            if each.oneof >= len(message.oneofs) or each.is_repeated or each.is_required:
-                file.refuse(f"field {each.name} of {full_name} cannot be in a oneof", each.place)
-            used.add(each.oneof)
+        names.add(member.name)
+        if member.oneof >= 0:
+            if member.oneof >= len(message.oneofs) or member.is_repeated or member.is_required:
+                file.refuse(f"{label} cannot be in a oneof", member.place)
+            used.add(member.oneof)
     oneofs: set[str] = set()
     for number, name in enumerate(message.oneofs):
         if name in oneofs:

@@ -22,18 +22,18 @@ def read_imports(text: str, folders: Sequence[str | Path]) -> dict[str, str]:
     ConfigurationError
         A text is no ``.proto`` text, a file cannot be read, or an import is no name in a folder.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     waiting = [("", text)]
     while waiting:
         name, text = waiting.pop()
-        for each in parse_file(text, name).imports:
-            if each in found:
+        for import_name in parse_file(text, name).imports:
+            if import_name in texts:
                 continue
-            read = _read(each, folders)
+            read = _read(import_name, folders)
             if read is not None:
-                found[each] = read
-                waiting.append((each, read))
-    return found
+                texts[import_name] = read
+                waiting.append((import_name, read))
+    return texts
 
 
 def _read(name: str, folders: Sequence[str | Path]) -> str | None:

@@ -59,11 +59,11 @@ def parse_proto(text: str, imports: Mapping[str, File] | None = None) -> ProtoPo
         A text is no ``.proto`` text (with line and column), files import each other, or types are
         missing or there twice.
     """
-    given = imports or {}
+    files = imports or {}
     # Among the files of a folder the main one is there too, and has its name from there.
     own = text.strip()
-    names = (name for name, file in given.items() if isinstance(file, str) and file.strip() == own)
-    return _linked([parse_file(text, next(names, ""))], len(text), given)
+    names = (name for name, file in files.items() if isinstance(file, str) and file.strip() == own)
+    return _linked([parse_file(text, next(names, ""))], len(text), files)
 
 
 def read_proto(schema: File, imports: Mapping[str, File] | None = None) -> ProtoPool:
@@ -91,19 +91,19 @@ def registered_pool(schema: RegisteredSchema) -> ProtoPool:
     """
     if schema.schema_type != PROTOBUF:
         raise ConfigurationError(f"{schema} is no schema of Protobuf")
-    known: dict[str, RegisteredSchema] = {}
+    schemas: dict[str, RegisteredSchema] = {}
     waiting = deque([schema])
     seen = {id(schema)}
     while waiting:
         for reference in waiting.popleft().references:
-            known.setdefault(reference.name, reference.schema)
+            schemas.setdefault(reference.name, reference.schema)
             if id(reference.schema) not in seen:
                 seen.add(id(reference.schema))
                 waiting.append(reference.schema)
     return _linked(
         [_file(_form(schema), "")],
         len(schema.text),
-        {name: _form(each) for name, each in known.items()},
+        {name: _form(referenced) for name, referenced in schemas.items()},
         f"{schema} and its references are too large",
         NO_SET_HINT,
     )
@@ -118,8 +118,8 @@ def _file(file: File, name: str) -> FileDefinition:
     """Return one file; an import has the name under which it is imported."""
     if isinstance(file, str):
         return parse_file(file, name)
-    made = read_descriptor_files(file)[-1]
-    return replace(made, name=name or made.name)
+    definition = read_descriptor_files(file)[-1]
+    return replace(definition, name=name or definition.name)
 
 
 def _linked(
@@ -133,12 +133,12 @@ def _linked(
 
     def load(name: str) -> FileDefinition | None:
         nonlocal left
-        found = imports.get(name)
-        if found is None:
+        file = imports.get(name)
+        if file is None:
             return builtin_file(name)
-        left -= len(found)
+        left -= len(file)
         if left < 0:
             raise ConfigurationError(too_large)
-        return _file(found, name)
+        return _file(file, name)
 
     return link(files, load, hint)

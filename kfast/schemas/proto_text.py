@@ -81,7 +81,7 @@ class _Range(NamedTuple):
 
     first: int
     last: int
-    what: str
+    reason: str
 
 
 def parse_file(text: str, name: str = "") -> FileDefinition:
@@ -130,8 +130,8 @@ class _Parser:
             else:
                 near = did_you_mean(tokens.token.text[:40], _STATEMENTS)
                 hint = f'did you mean "{near}"?' if near else f"write {', '.join(_STATEMENTS)}"
-                found = tokens.token.text[:40]
-                tokens.refuse("no statement begins like this", place, found=found, hint=hint)
+                actual = tokens.token.text[:40]
+                tokens.refuse("no statement begins like this", place, actual=actual, hint=hint)
 
     def _edition(self) -> None:
         tokens = self._tokens
@@ -141,9 +141,9 @@ class _Parser:
         tokens.expect("=")
         place, value = tokens.token.place, tokens.take_text()
         tokens.expect(";")
-        known = ("proto2", "proto3") if word == "syntax" else ("2023",)
-        if value not in known:
-            hint = f"known are {' and '.join(known)}"
+        editions = ("proto2", "proto3") if word == "syntax" else ("2023",)
+        if value not in editions:
+            hint = f"known are {' and '.join(editions)}"
             if value == "2024":
                 hint = "give a descriptor set: protoc --include_imports --descriptor_set_out=FILE"
             tokens.refuse(f"{word} {value[:40]!r} is not known", place, hint=hint)
@@ -207,7 +207,7 @@ class _Parser:
                 self._oneof(message, depth)
             else:
                 message.fields.append(self._field(message.messages, depth))
-        taken = [(each.number, each.name, each.place) for each in message.fields]
+        taken = [(field.number, field.name, field.place) for field in message.fields]
         self._check_reserved(ranges, names, taken)
 
     def _oneof(self, message: MessageDefinition, depth: int) -> None:
@@ -220,9 +220,9 @@ class _Parser:
                 self._feature({}, self._option(), "a oneof")
                 tokens.expect(";")
             elif not tokens.take_if(";"):
-                made = self._field(message.messages, depth, is_in_oneof=True)
-                made.oneof = number
-                message.fields.append(made)
+                field = self._field(message.messages, depth, is_in_oneof=True)
+                field.oneof = number
+                message.fields.append(field)
 
     def _extend(self, parent: FileDefinition | MessageDefinition, depth: int) -> None:
         """Read extensions, of which only the messages of groups matter."""
@@ -250,16 +250,16 @@ class _Parser:
             if is_in_oneof:
                 tokens.refuse("a map cannot be in a oneof", place, hint="put it in a message")
             return self._map(messages, place)
-        made = FieldDefinition("", 0, _SCALARS.get(type_name), place=place)
-        made.is_repeated, made.is_required = label == "repeated", label == "required"
-        made.is_optional3 = label == "optional" and self._file.edition == "proto3"
+        field = FieldDefinition("", 0, _SCALARS.get(type_name), place=place)
+        field.is_repeated, field.is_required = label == "repeated", label == "required"
+        field.is_optional3 = label == "optional" and self._file.edition == "proto3"
         if type_name == "group":
-            self._group(made, messages, depth)
-            return made
-        made.type_name = "" if made.type else type_name
-        self._rest(made)
+            self._group(field, messages, depth)
+            return field
+        field.type_name = "" if field.type else type_name
+        self._rest(field)
         tokens.expect(";")
-        return made
+        return field
 
     def _check_label(self, label: str, place: int, *, is_free: bool) -> None:
         edition = self._file.edition
@@ -271,54 +271,55 @@ class _Parser:
         elif label in {"required", "optional"} and edition not in {"proto2", "proto3"}:
             why = f"an edition has features.field_presence in place of {label}"
         if why:
-            self._tokens.refuse(why, place, found=label, hint=f"leave {label} out")
+            self._tokens.refuse(why, place, actual=label, hint=f"leave {label} out")
         if edition == "proto2" and not label and not is_free:
             self._tokens.refuse(
                 "a field of proto2 needs a label",
                 place,
-                found=None if self._has_edition else "no syntax at the begin means proto2",
+                actual=None if self._has_edition else "no syntax at the begin means proto2",
                 hint='write optional, required or repeated, or syntax = "proto3"; at the begin',
             )
 
-    def _rest(self, made: FieldDefinition) -> None:
+    def _rest(self, field: FieldDefinition) -> None:
         """Read name, number and options of a field."""
         tokens = self._tokens
-        made.name = tokens.take_kind(TokenKind.WORD, "the name of the field").text
+        field.name = tokens.take_kind(TokenKind.WORD, "the name of the field").text
         tokens.expect("=")
-        made.number = self._whole("the number of the field")
-        self._field_options(made)
+        field.number = self._whole("the number of the field")
+        self._field_options(field)
 
-    def _field_options(self, made: FieldDefinition) -> None:
+    def _field_options(self, field: FieldDefinition) -> None:
         features: dict[int, int] = {}
         for option in self._options() if self._tokens.is_at("[") else ():
             if option.name == "default":
-                why = "this is there twice" if made.default is not None else ""
+                why = "this is there twice" if field.default is not None else ""
                 why = "proto3 has no defaults" if self._file.edition == "proto3" else why
-                why = "messages have no defaults" if made.type in _MESSAGES else why
+                why = "messages have no defaults" if field.type in _MESSAGES else why
                 if why:
                     self._tokens.refuse(why, option.value.place, hint="leave the default out")
-                made.default = self._default(made.type, option)
+                field.default = self._default(field.type, option)
             else:
                 self._feature(features, option, "a field", FIELD_PRESENCE, MESSAGE_ENCODING)
-        made.features = features
+        field.features = features
 
-    def _group(self, made: FieldDefinition, messages: list[MessageDefinition], depth: int) -> None:
+    def _group(self, field: FieldDefinition, messages: list[MessageDefinition], depth: int) -> None:
         tokens = self._tokens
         if self._file.edition != "proto2":
             hint = "write a message and a field of it"
-            tokens.refuse(f"{self._file.edition} has no groups", made.place, hint=hint)
+            tokens.refuse(f"{self._file.edition} has no groups", field.place, hint=hint)
         message = MessageDefinition("", place=tokens.token.place)
         message.name = tokens.take_kind(TokenKind.WORD, "the name of the group").text
         if not message.name[0].isupper():
             tokens.refuse(
                 "the name of a group begins with a capital letter",
                 message.place,
-                found=message.name[:40],
+                actual=message.name[:40],
             )
         tokens.expect("=")
-        made.name, made.type, made.type_name = message.name.lower(), ProtoType.GROUP, message.name
-        made.number = self._whole("the number of the field")
-        self._field_options(made)
+        field.name, field.type_name = message.name.lower(), message.name
+        field.type = ProtoType.GROUP
+        field.number = self._whole("the number of the field")
+        self._field_options(field)
         messages.append(message)
         self._message(message, depth + 1)
 
@@ -330,14 +331,14 @@ class _Parser:
         tokens.expect(",")
         value = self._entry_field("value", 2)
         tokens.expect(">")
-        made = FieldDefinition("", 0, ProtoType.MESSAGE, is_repeated=True, place=place)
-        self._rest(made)
+        field = FieldDefinition("", 0, ProtoType.MESSAGE, is_repeated=True, place=place)
+        self._rest(field)
         tokens.expect(";")
-        made.type_name = _entry_name(made.name)
+        field.type_name = _entry_name(field.name)
         messages.append(
-            MessageDefinition(made.type_name, [key, value], is_map_entry=True, place=place)
+            MessageDefinition(field.type_name, [key, value], is_map_entry=True, place=place)
         )
-        return made
+        return field
 
     def _entry_field(self, name: str, number: int) -> FieldDefinition:
         place, type_name = self._tokens.token.place, self._tokens.take_name()
@@ -348,8 +349,8 @@ class _Parser:
 
     def _enum(self) -> EnumDefinition:
         tokens = self._tokens
-        made = EnumDefinition("", place=tokens.token.place)
-        made.name = tokens.take_kind(TokenKind.WORD).text
+        enum = EnumDefinition("", place=tokens.token.place)
+        enum.name = tokens.take_kind(TokenKind.WORD).text
         features: dict[int, int] = {}
         ranges: list[_Range] = []
         names: set[str] = set()
@@ -376,12 +377,12 @@ class _Parser:
                 if tokens.is_at("["):
                     self._options()
                 tokens.expect(";")
-        made.values = [(name, number) for number, name, _ in taken]
-        made.features = features
+        enum.values = [(name, number) for number, name, _ in taken]
+        enum.features = features
         self._check_reserved(ranges, names, taken)
         if not has_aliases:
             self._check_aliases(taken)
-        return made
+        return enum
 
     def _check_aliases(self, taken: list[tuple[int, str, int]]) -> None:
         first: dict[int, str] = {}
@@ -391,17 +392,17 @@ class _Parser:
                 self._tokens.refuse(
                     f"two values of the enum have the number {number}",
                     place,
-                    found=f"{other[:40]}, {name[:40]}",
+                    actual=f"{other[:40]}, {name[:40]}",
                     hint="option allow_alias = true; allows it",
                 )
 
     # --- numbers ----------------------------------------------------------------------------------
 
-    def _whole(self, what: str) -> int:
+    def _whole(self, description: str) -> int:
         token = self._tokens.token
         number = whole(token.text) if token.kind is TokenKind.NUMBER else None
         if number is None:
-            self._tokens.expected(what)
+            self._tokens.expected(description)
         self._tokens.take()
         return number
 
@@ -415,7 +416,7 @@ class _Parser:
             )
         return number
 
-    def _ranges(self, ranges: list[_Range], what: str, limits: range) -> None:
+    def _ranges(self, ranges: list[_Range], reason: str, limits: range) -> None:
         tokens = self._tokens
         while True:
             place, first = tokens.token.place, self._signed(limits)
@@ -423,8 +424,8 @@ class _Parser:
             if tokens.take_if("to"):
                 last = limits[-1] if tokens.take_if("max") else self._signed(limits)
             if last < first:
-                tokens.refuse("the range ends before it begins", place, found=f"{first} to {last}")
-            ranges.append(_Range(first, last, what))
+                tokens.refuse("the range ends before it begins", place, actual=f"{first} to {last}")
+            ranges.append(_Range(first, last, reason))
             if not tokens.take_if(","):
                 return
 
@@ -445,18 +446,18 @@ class _Parser:
     ) -> None:
         """Refuse fields or values whose number or name is reserved."""
         ranges.sort()
-        begins = [each.first for each in ranges]
+        begins = [reserved.first for reserved in ranges]
         last = None
-        for each in ranges:
-            if last is not None and each.first <= last.last:
-                found = f"{last.first} to {last.last}, {each.first} to {each.last}"
+        for reserved in ranges:
+            if last is not None and reserved.first <= last.last:
+                actual = f"{last.first} to {last.last}, {reserved.first} to {reserved.last}"
                 place = self._tokens.token.place
-                self._tokens.refuse("ranges of reserved numbers overlap", place, found=found)
-            last = each
+                self._tokens.refuse("ranges of reserved numbers overlap", place, actual=actual)
+            last = reserved
         for number, name, place in taken:
             at = bisect_right(begins, number) - 1
             if at >= 0 and number <= ranges[at].last:
-                why = ranges[at].what
+                why = ranges[at].reason
                 self._tokens.refuse(f"the number {number} of {name[:40]} is {why}", place)
             if name in names:
                 self._tokens.refuse(f"the name {name[:40]} is reserved", place)
@@ -477,11 +478,11 @@ class _Parser:
     def _options(self) -> list[_Option]:
         """Read options in brackets."""
         self._tokens.expect("[")
-        found = [self._option()]
+        options = [self._option()]
         while self._tokens.take_if(","):
-            found.append(self._option())
+            options.append(self._option())
         self._tokens.expect("]")
-        return found
+        return options
 
     def _option(self) -> _Option:
         tokens = self._tokens
@@ -511,7 +512,7 @@ class _Parser:
         tokens = self._tokens
         place = tokens.token.place
         tokens.expect("{")
-        found = []
+        outer = []
         depth = 1
         while depth:
             token = tokens.take()
@@ -519,33 +520,33 @@ class _Parser:
                 tokens.refuse("the block does not end", place, hint="write } behind it")
             depth += (token.text == "{") - (token.text == "}")
             if depth == 1:
-                found.append(token)
-        return tuple(found)
+                outer.append(token)
+        return tuple(outer)
 
     def _default(self, kind: ProtoType | None, option: _Option) -> Default:
         value, text = option.value, option.sign + option.value.text
         is_word = value.kind is TokenKind.WORD
-        made: Default | None = None
+        default: Default | None = None
         if kind is None:
-            made = text if is_word and not option.sign else None
+            default = text if is_word and not option.sign else None
         elif kind in {ProtoType.STRING, ProtoType.BYTES}:
             if value.kind is TokenKind.STRING:
-                made = option.string if kind is ProtoType.BYTES else _text(option.string)
+                default = option.string if kind is ProtoType.BYTES else _text(option.string)
         elif kind is ProtoType.BOOL:
-            made = {"true": True, "false": False}.get(text)
+            default = {"true": True, "false": False}.get(text)
         elif kind in {ProtoType.FLOAT, ProtoType.DOUBLE}:
-            made = float_of(text)
+            default = float_of(text)
         else:
-            made = integer_of(text, kind)
-        if made is None:
-            what = "the name of a value" if kind is None else kind.name.lower()
+            default = integer_of(text, kind)
+        if default is None:
+            description = "the name of a value" if kind is None else kind.name.lower()
             self._tokens.refuse(
                 "the default is not of the type of the field",
                 value.place,
-                found=text[:40],
-                hint=f"write {what}",
+                actual=text[:40],
+                hint=f"write {description}",
             )
-        return made
+        return default
 
     def _feature(
         self, features: dict[int, int], option: _Option, target: str, *numbers: int
@@ -562,15 +563,15 @@ class _Parser:
                 option.value.place,
                 hint='write edition = "2023"; in place of syntax',
             )
-        given = [(option.name.removeprefix("features."), option.value)]
+        settings = [(option.name.removeprefix("features."), option.value)]
         if option.name == "features":
             inside = option.tokens
-            given = [
+            settings = [
                 (inside[at].text, inside[at + 2])
                 for at in range(len(inside) - 2)
                 if inside[at + 1].text == ":"
             ]
-        for name, value in given:
+        for name, value in settings:
             if name not in _FEATURES:
                 continue
             number, values = _FEATURES[name]
@@ -580,7 +581,7 @@ class _Parser:
                 self._tokens.refuse(
                     f"feature {name} has a value that is not known",
                     value.place,
-                    found=value.text[:40],
+                    actual=value.text[:40],
                     hint=f"known are {', '.join(values)}",
                 )
             features[number] = values[value.text]
@@ -595,5 +596,5 @@ def _text(raw: bytes) -> str | None:
 
 def _entry_name(field: str) -> str:
     """Return the name of a map's message: the field's, in capitals where words begin."""
-    parts = (part[0].upper() + part[1:] for part in field.split("_") if part)
+    parts = (word[0].upper() + word[1:] for word in field.split("_") if word)
     return f"{''.join(parts)}Entry"

@@ -65,7 +65,7 @@ class TokenReader:
         self._at = match.end()
         kind = _KINDS[str(match.lastgroup)]
         if kind is TokenKind.NUMBER and _JOINED.match(text, self._at):
-            self.refuse("this is no number", at, found=text[at : self._at + 1][:_SHOWN])
+            self.refuse("this is no number", at, actual=text[at : self._at + 1][:_SHOWN])
         if match[0] == "/" and text.startswith("/*", at):
             self.refuse("the comment does not end", at, hint="write */ behind it")
         return Token(kind, match[0], at)
@@ -76,10 +76,10 @@ class TokenReader:
                 self.refuse(
                     "the string does not end in its line",
                     at,
-                    found=self._text[at : at + _SHOWN].partition("\n")[0],
+                    actual=self._text[at : at + _SHOWN].partition("\n")[0],
                     hint=f"write {self._text[at]} behind it",
                 )
-            self.refuse("this character cannot be here", at, found=repr(self._text[at]))
+            self.refuse("this character cannot be here", at, actual=repr(self._text[at]))
         self._at = at
         return Token(TokenKind.END, "", at)
 
@@ -106,29 +106,29 @@ class TokenReader:
         if not self.take_if(text):
             self.expected(f'"{text}"')
 
-    def take_kind(self, kind: TokenKind, what: str = "") -> Token:
+    def take_kind(self, kind: TokenKind, description: str = "") -> Token:
         """Return a token that has to be of a kind, and go on."""
         if self.token.kind is not kind:
-            self.expected(what or kind.value)
+            self.expected(description or kind.value)
         return self.take()
 
     def take_string(self) -> bytes:
-        """Return what one string or several in a row stand for."""
+        """Return the bytes of one string literal, or of several in a row."""
         parts: list[bytes] = []
         while not parts or self.token.kind is TokenKind.STRING:
             token = self.take_kind(TokenKind.STRING)
-            made = unescaped(token.text[1:-1])
-            if made is None:
+            content = unescaped(token.text[1:-1])
+            if content is None:
                 self.refuse(
                     "the string has a wrong escape or character",
                     token.place,
-                    found=token.text[:_SHOWN],
+                    actual=token.text[:_SHOWN],
                 )
-            parts.append(made)
+            parts.append(content)
         return b"".join(parts)
 
     def take_text(self) -> str:
-        """Return what strings stand for, as text."""
+        """Return the text of string literals."""
         place = self.token.place
         try:
             return self.take_string().decode()
@@ -145,15 +145,17 @@ class TokenReader:
 
     # --- errors -----------------------------------------------------------------------------------
 
-    def expected(self, what: str) -> NoReturn:
+    def expected(self, description: str) -> NoReturn:
         """Raise the error for a token that is not what has to be here."""
         token = self.token
         is_end = token.kind is TokenKind.END
-        found = TokenKind.END.value if is_end else token.text[:_SHOWN]
-        self.refuse(f"expected {what}", token.place, found=found, hint=f"write {what} there")
+        actual = TokenKind.END.value if is_end else token.text[:_SHOWN]
+        self.refuse(
+            f"expected {description}", token.place, actual=actual, hint=f"write {description} there"
+        )
 
     def refuse(
-        self, what: str, place: int, *, found: str | None = None, hint: str | None = None
+        self, why: str, place: int, *, actual: str | None = None, hint: str | None = None
     ) -> NoReturn:
         """Raise an error for a place of the text."""
-        self.file.refuse(what, place, found=found, hint=hint)
+        self.file.refuse(why, place, actual=actual, hint=hint)

@@ -61,12 +61,12 @@ def float_of(text: str) -> float | None:
     if bare == "nan":
         return nan  # the same object, so that descriptors with it can be equal
     if number is not None:
-        made = _as_float(number)
+        value = _as_float(number)
     elif bare == "inf" or (len(bare) <= MAX_DIGITS and _FLOAT.fullmatch(bare)):
-        made = float(bare)
+        value = float(bare)
     else:
         return None
-    return -made if text.startswith("-") else made
+    return -value if text.startswith("-") else value
 
 
 def _as_float(number: int) -> float:
@@ -77,7 +77,7 @@ def _as_float(number: int) -> float:
 
 
 def unescaped(text: str) -> bytes | None:
-    """Return what the inside of a string literal stands for, None if it has a wrong escape."""
+    """Return the bytes of the inside of a string literal, None if it has a wrong escape."""
     parts: list[bytes] = []
     at = 0
     try:

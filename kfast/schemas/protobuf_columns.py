@@ -171,8 +171,8 @@ def message_columns(
         column, or messages are nested more than ``max_depth`` levels deep.
     """
     message = pool.message(full_name)
-    made = _Columns(pool, enums == "name", absent == "default", max_depth)
-    children = made.members(message, columns, "", (message.full_name,))
+    builder = _Columns(pool, enums == "name", absent == "default", max_depth)
+    children = builder.members(message, columns, "", (message.full_name,))
     if not children:
         raise ConfigurationError(f"message {message.full_name} has no fields", path="")
     return ProtoColumns(SchemaField("", _struct(children)), message, children)
@@ -198,11 +198,11 @@ class _Columns:
                 path=path,
             )
         selection.check([f.name for f in message.fields], f"message {message.full_name}")
-        wanted = ((f, selection.wants(f.name)) for f in message.fields)
+        selections = ((f, selection.wants(f.name)) for f in message.fields)
         return tuple(
-            self._member(f, part, f"{path}.{f.name}" if path else f.name, inside)
-            for f, part in wanted
-            if part is not None
+            self._member(f, child, f"{path}.{f.name}" if path else f.name, inside)
+            for f, child in selections
+            if child is not None
         )
 
     def _member(
@@ -218,13 +218,13 @@ class _Columns:
         if not proto.is_repeated:
             return self._value(proto, selection, path, inside)
         selection.check([ITEM], f"a list of {_type_name(proto)}")
-        part = selection.wants(ITEM)
-        assert part is not None
-        made = self._value(proto, part, path + ITEM, inside)
+        child = selection.wants(ITEM)
+        assert child is not None
+        value = self._value(proto, child, path + ITEM, inside)
         self._grow()
-        item = made.column.renamed("item")
+        item = value.column.renamed("item")
         listed = SchemaField(proto.name, DataType(Kind.LIST, fields=(item,)), is_nullable=False)
-        return replace(made, column=listed, default=None)
+        return replace(value, column=listed, default=None)
 
     def _map(
         self,
@@ -235,18 +235,18 @@ class _Columns:
         inside: tuple[str, ...],
     ) -> ProtoColumn:
         selection.check([VALUE], "a map")
-        part = selection.wants(VALUE)
-        assert part is not None
+        child = selection.wants(VALUE)
+        assert child is not None
         self._grow()
         key, value = entry.fields
         pair = (
             self._value(key, _ALL, f"{path}{{key}}", inside, is_there=True),
-            self._value(value, part, path + VALUE, inside, is_there=True),
+            self._value(value, child, path + VALUE, inside, is_there=True),
         )
-        made = DataType(Kind.MAP, fields=tuple(each.column for each in pair))
+        data_type = DataType(Kind.MAP, fields=tuple(member.column for member in pair))
         return ProtoColumn(
             proto,
-            SchemaField(proto.name, made, is_nullable=False),
+            SchemaField(proto.name, data_type, is_nullable=False),
             Role.MAP,
             message=entry,
             children=pair,
@@ -308,7 +308,7 @@ class _Columns:
         return ProtoColumn(proto, column, Role.MESSAGE, message=message, children=children)
 
     def _default(self, proto: ProtoField, is_there: bool) -> object:
-        """Return what the column of a value has if it is absent; None is null."""
+        """Return the value of the column where the field is absent; None is null."""
         if proto.is_repeated or proto.is_required:
             return None
         if proto.default is not None and not self._has_defaults:
@@ -338,7 +338,7 @@ class _Columns:
 
 
 def _struct(children: tuple[ProtoColumn, ...]) -> DataType:
-    return DataType(Kind.STRUCT, fields=tuple(each.column for each in children))
+    return DataType(Kind.STRUCT, fields=tuple(child.column for child in children))
 
 
 def _type_name(proto: ProtoField) -> str:

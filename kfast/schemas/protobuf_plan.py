@@ -183,27 +183,27 @@ class ProtobufPlan:
 
 def compile_plan(columns: ProtoColumns) -> ProtobufPlan:
     """Return how values of a message become columns."""
-    made = _Compiler()
-    made.message(MessageKind.ROW, 0, list(_members(columns.children, 0)), columns.message)
-    messages = array("i", (number for each in made.messages for number in each))
+    compiler = _Compiler()
+    compiler.message(MessageKind.ROW, 0, list(_members(columns.children, 0)), columns.message)
+    messages = array("i", (number for message in compiler.messages for number in message))
     return ProtobufPlan(
         columns.root,
-        made.fields,
+        compiler.fields,
         messages,
-        made.finishes,
-        made.tables,
-        bytes(made.constants),
-        made.names,
-        tuple(made.tags),
+        compiler.finishes,
+        compiler.tables,
+        bytes(compiler.constants),
+        compiler.names,
+        tuple(compiler.tags),
     )
 
 
 def _members(children: Sequence[ProtoColumn], node: int) -> Iterator[_Member]:
     """Yield the children of a struct or map with their nodes."""
     node += 1
-    for each in children:
-        yield each, node
-        node += node_count(each.column)
+    for child in children:
+        yield child, node
+        node += node_count(child.column)
 
 
 class _Compiler:
@@ -291,9 +291,9 @@ class _Compiler:
     def _by_wire(self, fields: dict[int, int], node: int, number: int) -> list[int]:
         """Return the field of each wire type: an error for those that do not fit."""
         misfit = self._field(FieldCode.MISFIT, node, number << 3)
-        made = [fields.get(wire, misfit) for wire in range(_WIRE_TYPES)]
-        made[_END_GROUP] = _UNKNOWN
-        return made
+        by_wire = [fields.get(wire, misfit) for wire in range(_WIRE_TYPES)]
+        by_wire[_END_GROUP] = _UNKNOWN
+        return by_wire
 
     def _fields_of(self, column: ProtoColumn, node: int, oneof: int) -> list[int]:
         number, role = column.field.number, column.role
@@ -302,8 +302,8 @@ class _Compiler:
             entry = self.message(
                 MessageKind.ROW, node, list(_members(column.children, node)), column.message
             )
-            made = self._field(FieldCode.ENTRY, node, tag, message=entry)
-            return self._by_wire({_BYTES: made}, node, number)
+            field = self._field(FieldCode.ENTRY, node, tag, message=entry)
+            return self._by_wire({_BYTES: field}, node, number)
         is_repeated = column.field.is_repeated
         below = node + is_repeated
         if role is Role.MESSAGE:
@@ -319,8 +319,8 @@ class _Compiler:
             inner, code = 0, _MESSAGES[role]
         else:
             return self._numbers_of(column, node, below, oneof)
-        made = self._field(code, below, tag, is_repeated=is_repeated, oneof=oneof, message=inner)
-        return self._by_wire({_BYTES: made}, node, number)
+        field = self._field(code, below, tag, is_repeated=is_repeated, oneof=oneof, message=inner)
+        return self._by_wire({_BYTES: field}, node, number)
 
     def _numbers_of(self, column: ProtoColumn, node: int, below: int, oneof: int) -> list[int]:
         """Return the fields of a scalar or an enum: one by one, and packed."""
@@ -335,7 +335,7 @@ class _Compiler:
         else:
             assert column.scalar is not None
             code, wire = _SCALARS[column.scalar]
-        made = {
+        by_wire = {
             wire: self._field(
                 code,
                 below,
@@ -346,7 +346,7 @@ class _Compiler:
             )
         }
         if is_repeated and wire != _BYTES:
-            made[_BYTES] = self._field(
+            by_wire[_BYTES] = self._field(
                 FieldCode.PACKED,
                 below,
                 number << 3 | _BYTES,
@@ -354,15 +354,15 @@ class _Compiler:
                 table=table,
                 item=code,
             )
-        return self._by_wire(made, node, number)
+        return self._by_wire(by_wire, node, number)
 
     def _other_member(self, other: ProtoField, node: int, oneof: int) -> list[int]:
         _code, wire = _SCALARS[other.type]
-        made = [_UNKNOWN] * _WIRE_TYPES
-        made[wire] = self._field(
+        by_wire = [_UNKNOWN] * _WIRE_TYPES
+        by_wire[wire] = self._field(
             FieldCode.OTHER_MEMBER, node, other.number << 3 | wire, oneof=oneof
         )
-        return made
+        return by_wire
 
     def _oneofs(self, members: list[_Member]) -> dict[str, int]:
         """Return the place in the tables of each oneof that has wanted members."""
@@ -370,17 +370,17 @@ class _Compiler:
         for column, node in members:
             if column.field.oneof is not None:
                 nodes.setdefault(column.field.oneof, []).append(node)
-        made: dict[str, int] = {}
+        places: dict[str, int] = {}
         for name, listed in nodes.items():
-            made[name] = len(self.tables)
+            places[name] = len(self.tables)
             self.tables.extend((len(listed), *listed))
-        return made
+        return places
 
     def _enum(self, enum: ProtoEnum) -> int:
         """Return the place in the tables of an enum."""
-        known = self._enums.get(enum.full_name)
-        if known is not None:
-            return known
+        place = self._enums.get(enum.full_name)
+        if place is not None:
+            return place
         indexes: dict[int, int] = {}
         for index, (_name, number) in enumerate(enum.values):
             indexes.setdefault(number, index)  # of several names for a number the first
@@ -404,7 +404,7 @@ class _Compiler:
                 self._add_finishes(list(_members(column.children, node)))
 
     def _finish(self, column: ProtoColumn) -> tuple[FinishCode, int]:
-        """Return what the column of an absent field gets."""
+        """Return the code and the argument that fill the column of an absent field."""
         if column.role is Role.MAP:
             return FinishCode.MAP, 0
         if column.field.is_repeated:

@@ -54,17 +54,17 @@ class Member(NamedTuple):
 _NO_DEFAULT: Final = object()
 
 
-def is_schema_class(given: object) -> bool:
+def is_schema_class(cls: object) -> bool:
     """Return whether a class is one of the four kinds."""
-    return isinstance(given, type) and (
-        dataclasses.is_dataclass(given)
-        or typing.is_typeddict(given)
-        or hasattr(given, "__struct_fields__")
-        or (issubclass(given, tuple) and hasattr(given, "_fields"))
+    return isinstance(cls, type) and (
+        dataclasses.is_dataclass(cls)
+        or typing.is_typeddict(cls)
+        or hasattr(cls, "__struct_fields__")
+        or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
     )
 
 
-def field_of_class(given: Any, path: str, depth: int, inside: tuple[Any, ...] = ()) -> SchemaField:
+def field_of_class(cls: Any, path: str, depth: int, inside: tuple[Any, ...] = ()) -> SchemaField:
     """Return the struct without a name that a class describes; ``inside`` are those around it.
 
     Raises
@@ -73,14 +73,14 @@ def field_of_class(given: Any, path: str, depth: int, inside: tuple[Any, ...] = 
         An annotation has no type of columns, or the class contains itself.
     """
     check_nesting(path, depth)
-    if given in inside:
+    if cls in inside:
         raise refusal(
-            path, f"{given.__name__} contains itself", 'annotate it as Annotated[object, "raw"]'
+            path, f"{cls.__name__} contains itself", 'annotate it as Annotated[object, "raw"]'
         )
     fields = []
-    for member in _members(given, path):
+    for member in _members(cls, path):
         inner = f"{path}.{member.name}" if path else member.name
-        field = _annotated(member.annotation, inner, depth + 1, (*inside, given))
+        field = _annotated(member.annotation, inner, depth + 1, (*inside, cls))
         if member.source is not None and not field.source:
             field = replace(field, source=(member.source,))
         if member.may_be_absent:
@@ -91,50 +91,50 @@ def field_of_class(given: Any, path: str, depth: int, inside: tuple[Any, ...] = 
     return SchemaField("", struct_type(fields, path), is_nullable=True)
 
 
-def _members(given: Any, path: str) -> Iterator[Member]:
+def _members(cls: Any, path: str) -> Iterator[Member]:
     try:
-        hints = typing.get_type_hints(given, include_extras=True)
+        hints = typing.get_type_hints(cls, include_extras=True)
     except Exception as error:  # annotations are code of the user's
         raise ConfigurationError(
-            f"schema: the annotations of {given.__name__} cannot be read",
+            f"schema: the annotations of {cls.__name__} cannot be read",
             cause=f"{type(error).__name__}: {error}",
             hint="define the classes it names at the top of a module",
         ) from error
-    if dataclasses.is_dataclass(given):
-        for field in dataclasses.fields(given):
+    if dataclasses.is_dataclass(cls):
+        for field in dataclasses.fields(cls):
             default = _NO_DEFAULT if field.default is dataclasses.MISSING else field.default
             if field.default_factory is not dataclasses.MISSING:
                 default = _made_by(field.default_factory, path, field.name)
             yield Member(field.name, hints[field.name], default)
-    elif hasattr(given, "__struct_fields__"):
-        yield from _struct_members(given, hints, path)
-    elif typing.is_typeddict(given):
+    elif hasattr(cls, "__struct_fields__"):
+        yield from _struct_members(cls, hints, path)
+    elif typing.is_typeddict(cls):
         for name, annotation in hints.items():
             # The set of keys does not know what stood in annotations that were text.
             wrapper = typing.get_origin(annotation)
             is_optional = wrapper is typing.NotRequired or (
-                wrapper is not typing.Required and name in given.__optional_keys__
+                wrapper is not typing.Required and name in cls.__optional_keys__
             )
             yield Member(name, annotation, _NO_DEFAULT, None, is_optional)
     else:
-        for name in given._fields:
-            default = given._field_defaults.get(name, _NO_DEFAULT)
+        for name in cls._fields:
+            default = cls._field_defaults.get(name, _NO_DEFAULT)
             yield Member(name, hints.get(name, Any), default)
 
 
-def _struct_members(given: Any, hints: Mapping[str, Any], path: str) -> Iterator[Member]:
-    if given.__struct_config__.array_like:
-        raise refusal(path, f"{given.__name__} is written as an array, not as an object")
-    names = given.__struct_fields__
-    defaults: list[Any] = [_NO_DEFAULT] * (len(names) - len(given.__struct_defaults__))
-    for default in given.__struct_defaults__:
+def _struct_members(cls: Any, hints: Mapping[str, Any], path: str) -> Iterator[Member]:
+    if cls.__struct_config__.array_like:
+        raise refusal(path, f"{cls.__name__} is written as an array, not as an object")
+    names = cls.__struct_fields__
+    defaults: list[Any] = [_NO_DEFAULT] * (len(names) - len(cls.__struct_defaults__))
+    for default in cls.__struct_defaults__:
         if type(default).__module__.startswith("msgspec"):
             factory = getattr(default, "factory", None)
             name = names[len(defaults)]
             defaults.append(_made_by(factory, path, name) if factory else _NO_DEFAULT)
         else:
             defaults.append(default)
-    encoded = given.__struct_encode_fields__
+    encoded = cls.__struct_encode_fields__
     for name, default, key in zip(names, defaults, encoded, strict=True):
         yield Member(name, hints[name], default, key if key != name else None)
 
@@ -165,7 +165,9 @@ def _annotated(annotation: Any, path: str, depth: int, inside: tuple[Any, ...]) 
     if type(annotation).__name__ == "TypeAliasType":
         return _annotated(annotation.__value__, path, depth, inside)
     if origin in _UNION:
-        rest = [each for each in arguments if getattr(each, "__name__", "") not in _ABSENT]
+        rest = [
+            argument for argument in arguments if getattr(argument, "__name__", "") not in _ABSENT
+        ]
         if len(rest) != 1:
             raise refusal(
                 path,
@@ -181,16 +183,16 @@ def _with_text(annotation: Any, path: str, depth: int, inside: tuple[Any, ...]) 
     """``Annotated``: a type's name or a Field in it decides the type; the rest is others'."""
     inner, *details = typing.get_args(annotation)
     is_optional = typing.get_origin(inner) in _UNION and any(
-        getattr(each, "__name__", "") in _ABSENT for each in typing.get_args(inner)
+        getattr(argument, "__name__", "") in _ABSENT for argument in typing.get_args(inner)
     )
     for detail in details:
         if isinstance(detail, str):
-            found = field_of_text(detail, path, depth)
-            return replace(found, is_nullable=is_optional)
+            field = field_of_text(detail, path, depth)
+            return replace(field, is_nullable=is_optional)
         if isinstance(detail, Field) and isinstance(detail.type, str):
-            found = field_of_text(detail.type, path, depth)
+            field = field_of_text(detail.type, path, depth)
             return replace(
-                found,
+                field,
                 is_nullable=is_optional and not detail.required,
                 default=detail.default,
                 source=source_steps(detail.source, path),
@@ -213,10 +215,10 @@ def _type(annotation: Any, path: str, depth: int, inside: tuple[Any, ...]) -> Da
         key = _annotated(arguments[0], f"{path}{{key}}", depth + 1, inside)
         value = _annotated(arguments[1], f"{path}{{value}}", depth + 1, inside)
         return map_type(key.type, value, path)
-    if origin is typing.Literal and all(isinstance(each, str) for each in arguments):
+    if origin is typing.Literal and all(isinstance(argument, str) for argument in arguments):
         return DataType(Kind.DICTIONARY)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        if all(isinstance(each.value, str) for each in annotation):
+        if all(isinstance(member.value, str) for member in annotation):
             return DataType(Kind.DICTIONARY)
         raise refusal(path, f"{annotation.__name__} is no Enum of strings", _by_name(annotation))
     if annotation is decimal.Decimal:

@@ -18,13 +18,13 @@ def refusal(path: str, reason: str, hint: str | None = None) -> ConfigurationErr
     return ConfigurationError(f"{where}: {reason}", hint=hint)
 
 
-def unknown_name(path: str, what: str, name: str, known: Iterable[str]) -> ConfigurationError:
+def unknown_name(path: str, kind: str, name: str, choices: Iterable[str]) -> ConfigurationError:
     """Return the error for a name that is none of the known ones, with the nearest of them."""
-    names = list(known)
+    names = list(choices)
     nearest = did_you_mean(name, names)
     asked = f'; did you mean "{nearest}"?' if nearest else ""
     hint = f'write "{nearest}"' if nearest else f"use one of: {', '.join(names)}"
-    return refusal(path, f'unknown {what} "{name}"{asked}', hint)
+    return refusal(path, f'unknown {kind} "{name}"{asked}', hint)
 
 
 def check_name(path: str, name: str) -> None:

@@ -91,28 +91,28 @@ def _text(field: SchemaField, indent: str, before: int) -> str:
 
 
 def _type_text(field: SchemaField, indent: str, before: int) -> str:
-    made = field.type
-    if made.kind is Kind.LIST:
-        return f"[{_text(made.item, indent, before + 1)}]"
+    data_type = field.type
+    if data_type.kind is Kind.LIST:
+        return f"[{_text(data_type.item, indent, before + 1)}]"
     inner = indent + _INDENT
-    if made.kind is Kind.MAP:
-        pairs = [("str", made.fields[1])]
+    if data_type.kind is Kind.MAP:
+        pairs = [("str", data_type.fields[1])]
     else:
-        pairs = [(repr(each.name), each) for each in made.fields]
-    parts = [f"{key}: {_text(each, inner, len(inner) + len(key) + 2)}" for key, each in pairs]
+        pairs = [(repr(child.name), child) for child in data_type.fields]
+    parts = [f"{key}: {_text(child, inner, len(inner) + len(key) + 2)}" for key, child in pairs]
     line = f"{{{', '.join(parts)}}}"
     if before + len(line) <= _WIDTH and "\n" not in line:
         return line
-    return "".join(["{\n", *(f"{inner}{part},\n" for part in parts), indent, "}"])
+    return "".join(["{\n", *(f"{inner}{entry},\n" for entry in parts), indent, "}"])
 
 
-def _is_text(made: DataType) -> bool:
+def _is_text(data_type: DataType) -> bool:
     """Return whether a type is written as its name: it has nothing that only a dict can say."""
-    kind = made.kind
-    if kind is Kind.STRUCT or (kind is Kind.LIST and not made.is_large):
+    kind = data_type.kind
+    if kind is Kind.STRUCT or (kind is Kind.LIST and not data_type.is_large):
         return False
     if kind is Kind.MAP:
-        return _is_text(made.fields[1].type) and not _has_details(made.fields[1])
+        return _is_text(data_type.fields[1].type) and not _has_details(data_type.fields[1])
     return True
 
 

@@ -38,11 +38,11 @@ class Selection:
         """Return the selection for a child, None if no part of it is wanted."""
         return self if self.parts is None else self.parts.get(step)
 
-    def check(self, steps: Collection[str], what: str) -> None:
-        """Refuse a path that leads to no child of this node; ``what`` describes the node."""
+    def check(self, steps: Collection[str], node: str) -> None:
+        """Refuse a path that leads to no child of this node; ``node`` describes the node."""
         if self.parts is None:
             return
-        for step, part in self.parts.items():
+        for step, child in self.parts.items():
             if step in steps:
                 continue
             hint: str | None
@@ -53,7 +53,7 @@ class Selection:
                 near = did_you_mean(step, steps)
                 hint = f'did you mean "{_joined(self.path, near)}"?' if near else None
             raise ConfigurationError(
-                f'columns has "{part.path}", and {self.path or "the root"} is {what}', hint=hint
+                f'columns has "{child.path}", and {self.path or "the root"} is {node}', hint=hint
             )
 
 
@@ -78,12 +78,12 @@ def _add(root: dict[str, Selection], path: str) -> None:
     parts, at = root, ""
     for step in steps[:-1]:
         at = _joined(at, step)
-        known = parts.get(step)
-        if known is None:
-            known = parts[step] = Selection({}, at)
-        if known.parts is None:  # all of it is wanted already
+        selection = parts.get(step)
+        if selection is None:
+            selection = parts[step] = Selection({}, at)
+        if selection.parts is None:  # all of it is wanted already
             return
-        parts = known.parts
+        parts = selection.parts
     parts[steps[-1]] = Selection(None, path)
 
 

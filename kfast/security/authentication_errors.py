@@ -79,11 +79,11 @@ def token_refused(
     cause = "the broker refused the token" + (f" ({printable(status)})" if status else "")
     if expired_ms is not None and expired_ms >= 0:
         cause += f", which expired {expired_ms // 1000} s ago"
-    found = f"it wants the scope {printable(scope)}" if scope else _quoted(text)
+    details = f"it wants the scope {printable(scope)}" if scope else _quoted(text)
     return SaslAuthenticationError(
         f"login failed for {_who(user, mechanism)} on {node.address}",
         cause=cause,
-        found=found,
+        found=details,
         hint="check the token's issuer, audience and expiry",
         node=node.node_id,
         mechanism=mechanism,

@@ -33,7 +33,7 @@ _DNS_NAME: Final = 0x82
 _IP_ADDRESS: Final = 0x87
 
 _SUBJECT_ALT_NAME: Final = bytes.fromhex("551d11")
-_NAMING: Final = tuple(bytes.fromhex(each) for each in ("550403", "55040b", "55040a"))
+_NAMING: Final = tuple(bytes.fromhex(object_id) for object_id in ("550403", "55040b", "55040a"))
 """Attributes that name a subject, the best first: commonName, organizationalUnit, organization."""
 
 _ENCODINGS: Final = {0x0C: "utf-8", 0x1C: "utf-32-be", 0x1E: "utf-16-be"}
@@ -108,8 +108,8 @@ def _values(data: memoryview) -> Iterator[_Value]:
 
 def _only(data: memoryview, tag: int) -> memoryview:
     """Return the content of the first value, which has to have a tag."""
-    for found, content in _values(data):
-        if found == tag:
+    for first_tag, content in _values(data):
+        if first_tag == tag:
             return content
         break
     raise _MalformedError
@@ -135,8 +135,8 @@ def _read(der: memoryview) -> CertificateFacts:
 
 
 def _name(data: memoryview) -> str | None:
-    """Return what names the subject of a ``Name``: its common name, if it has one."""
-    found: dict[bytes, str] = {}
+    """Return the subject of a ``Name``: its common name, if it has one."""
+    attributes_by_id: dict[bytes, str] = {}
     for set_tag, attributes in _values(data):
         for tag, attribute in _values(attributes):
             if (set_tag, tag) != (_SET, _SEQUENCE):
@@ -144,8 +144,8 @@ def _name(data: memoryview) -> str | None:
             parts = list(_values(attribute))
             if len(parts) != 2 or parts[0][0] != _OBJECT_ID:
                 raise _MalformedError
-            found.setdefault(bytes(parts[0][1]), _text(*parts[1]))
-    return next((found[key] for key in _NAMING if found.get(key)), None)
+            attributes_by_id.setdefault(bytes(parts[0][1]), _text(*parts[1]))
+    return next((attributes_by_id[key] for key in _NAMING if attributes_by_id.get(key)), None)
 
 
 def _text(tag: int, content: memoryview) -> str:

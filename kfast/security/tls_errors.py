@@ -118,13 +118,13 @@ def _outside_validity(
     """Return the error for a chain of which one certificate is not valid now."""
     name = node.address
     whose, when, facts = f"a certificate that the one of {name} depends on", None, None
-    for index, each in enumerate(chain):
-        limit = each.not_after if is_expired else each.not_before
+    for index, certificate in enumerate(chain):
+        limit = certificate.not_after if is_expired else certificate.not_before
         if limit is not None and (limit < now if is_expired else limit > now):
             whose = f"the certificate of {name}"
             if index:
-                whose = f"the CA certificate{_quoted(each.title)} of {name}"
-            when, facts = limit, each
+                whose = f"the CA certificate{_quoted(certificate.title)} of {name}"
+            when, facts = limit, certificate
             break
     if is_expired:
         text = f"{whose} expired on {when:%Y-%m-%d}" if when else f"{whose} has expired"
@@ -145,11 +145,11 @@ def _wrong_name(node: Node, leaf: CertificateFacts) -> SslAuthenticationError:
     if node.node_id >= 0:
         hint += ", or set advertised.listeners to one"
     if leaf.names:
-        text, found = f"{of} is for {names_text(leaf.names)}", None
+        text, text_found = f"{of} is for {names_text(leaf.names)}", None
     else:
-        text, found = f"{of} is for no host: it has no subjectAltName", _described(leaf)
+        text, text_found = f"{of} is for no host: it has no subjectAltName", _described(leaf)
         hint = "give the broker a certificate with the host's name as subjectAltName"
-    return _refused(node, text, cause=f"you connected to {node.host}", found=found, hint=hint)
+    return _refused(node, text, cause=f"you connected to {node.host}", found=text_found, hint=hint)
 
 
 # --- the broker refuses ---------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def _quoted(name: str | None) -> str:
 
 
 def _joined(*parts: str | None) -> str | None:
-    return ", ".join(part for part in parts if part) or None
+    return ", ".join(text for text in parts if text) or None
 
 
 def _described(facts: CertificateFacts, *parts: str | None) -> str | None:

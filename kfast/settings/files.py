@@ -79,9 +79,9 @@ def _unescaped(text: str, number: int) -> str:
             return chr(int(escape[1:], 16))
         return _CONTROLS.get(escape, escape)
 
-    made = _ESCAPE.sub(character, text)
+    decoded = _ESCAPE.sub(character, text)
     try:  # what is beyond U+FFFF is written as two halves
-        return made.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+        return decoded.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
         raise ValueError(number, "half of a character beyond U+FFFF") from None
 
@@ -129,7 +129,7 @@ class SettingsFile:
 
 
 def read_settings_file(path: str | os.PathLike[str]) -> SettingsFile:
-    """Return what a file says; its ending decides how it is read.
+    """Read the settings in a file; its ending decides the format.
 
     Raises `ConfigNotFoundError` without such a file, `ConfigurationError` for what is wrong in it.
     """
@@ -145,13 +145,13 @@ def read_settings_file(path: str | os.PathLike[str]) -> SettingsFile:
     except ValueError as error:
         raise ConfigurationError(f"{name} is not a file of settings: {error}") from None
     # What a parser raises has the text of the file: the error is made outside of its handler.
-    made = _parsed(Path(path), text, name)
+    contents = _parsed(Path(path), text, name)
     del text
-    if isinstance(made, _Mistake):
-        where = name if made.line is None else f"{name}:{made.line}"
-        raise ConfigurationError(f"{where}: {made.reason}", hint=f"correct {where}")
+    if isinstance(contents, _Mistake):
+        where = name if contents.line is None else f"{name}:{contents.line}"
+        raise ConfigurationError(f"{where}: {contents.reason}", hint=f"correct {where}")
     others = bool(mode & (stat.S_IRGRP | stat.S_IROTH)) and stat.S_ISREG(mode)
-    return SettingsFile(name, *made, is_readable_by_others=others)
+    return SettingsFile(name, *contents, is_readable_by_others=others)
 
 
 def read_text(path: str | os.PathLike[str]) -> tuple[str, int]:
@@ -216,7 +216,9 @@ def _toml(text: str, name: str, folder: Path) -> _Contents | _Mistake:
     current, tables = document.pop("current", None), document.pop("profiles", {})
     if not isinstance(current, str | None):
         return _Mistake("current is the name of a profile in quotes", lines.get("current"))
-    if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
+    if not isinstance(tables, dict) or not all(
+        isinstance(table, dict) for table in tables.values()
+    ):
         return _Mistake("profiles are tables: [profiles.NAME]", lines.get("profiles"))
 
     def entries(table: dict[str, Any], prefix: str) -> tuple[Entry, ...]:
@@ -225,7 +227,9 @@ def _toml(text: str, name: str, folder: Path) -> _Contents | _Mistake:
             for key, value in _flat(table)
         )
 
-    profiles = {each: entries(table, f"profiles.{each}.") for each, table in tables.items()}
+    profiles = {
+        profile: entries(table, f"profiles.{profile}.") for profile, table in tables.items()
+    }
     return entries(document, ""), profiles, current
 
 
@@ -285,4 +289,4 @@ def _toml_lines(text: str) -> dict[str, int]:
 
 
 def _unquoted(path: str) -> str:
-    return ".".join(part.strip("\"'") for part in re.findall(_PART, path, re.ASCII))
+    return ".".join(key.strip("\"'") for key in re.findall(_PART, path, re.ASCII))

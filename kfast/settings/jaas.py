@@ -86,7 +86,7 @@ class JaasLogin:
 
 
 def read_jaas(line: Secret[str]) -> JaasLogin:
-    """Return what a line says; `ConfigurationError` if it cannot be read or is not supported."""
+    """Parse a JAAS line; `ConfigurationError` if it cannot be read or is not supported."""
     module, options = _parse(line)
     mechanism = next((name for pattern, name in _MODULES if _is_module(pattern, module)), None)
     if mechanism is None:
@@ -100,11 +100,11 @@ def read_jaas(line: Secret[str]) -> JaasLogin:
             hint="use a token endpoint, or pass a token provider as "
             "sasl_login_callback_handler_class",
         )
-    known = _SETTINGS[mechanism]
+    names = _SETTINGS[mechanism]
     extensions, values, ignored = {}, {}, []
     for name, value in options.items():
-        if name in known:
-            values[known[name]] = value
+        if name in names:
+            values[names[name]] = value
         elif mechanism == "OAUTHBEARER" and name.startswith(EXTENSION):
             extensions[name.removeprefix(EXTENSION)] = value.reveal()
         else:
@@ -162,10 +162,10 @@ class _Reader:
 
     def word(self, pattern: re.Pattern[str], expected: str) -> str:
         """Take a word that is no secret."""
-        found = self._match(pattern)
-        if found is None:
+        word = self._match(pattern)
+        if word is None:
             raise self.error(f"{expected} was expected")
-        return found
+        return word
 
     def value(self) -> Secret[str]:
         """Take a value."""

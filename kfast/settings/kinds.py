@@ -337,10 +337,10 @@ def pem_text(doc: str, *, path: str) -> Setting[Secret[str] | None]:
     def parse(value: object) -> Secret[str] | None:
         if value is None:
             return None
-        given = Secret(parse_text(value.source if isinstance(value, Secret) else value))
-        if PEM_START not in given.reveal():
+        pem = Secret(parse_text(value.source if isinstance(value, Secret) else value))
+        if PEM_START not in pem.reveal():
             raise ValueError(f"no PEM text; a file is given as {path}")
-        return Secret(given.reveal().replace("\\n", "\n"))
+        return Secret(pem.reveal().replace("\\n", "\n"))
 
     return Setting(None, parse, "str", "PEM", doc, annotation="str | None", is_secret=True)
 
@@ -349,10 +349,10 @@ def tls_versions(default: tuple[str, ...], doc: str) -> Setting[tuple[str, ...]]
     """Make a setting for a list of TLS versions out of ``default``, which has them all."""
 
     def parse(value: object) -> tuple[str, ...]:
-        given = [_tls_version(parse_text(item), default) for item in items_of(value)]
-        if not given:
+        versions = [_tls_version(parse_text(item), default) for item in items_of(value)]
+        if not versions:
             raise ValueError("empty")
-        return tuple(dict.fromkeys(given))
+        return tuple(dict.fromkeys(versions))
 
     return Setting(default, parse, "list", ", ".join(default), doc, annotation=TEXTS)
 
@@ -361,8 +361,8 @@ def tls_version(default: str, choices: tuple[str, ...], doc: str) -> Setting[str
     """Make a setting for one TLS version; ``TLS`` is the newest, as in Java."""
 
     def parse(value: object) -> str:
-        given = parse_text(value)
-        return choices[-1] if given == "TLS" else _tls_version(given, choices)
+        version = parse_text(value)
+        return choices[-1] if version == "TLS" else _tls_version(version, choices)
 
     annotation = literal((*choices, "TLS"))
     return Setting(default, parse, "str", ", ".join(choices), doc, annotation=annotation)
@@ -503,14 +503,14 @@ def names_or_objects(
     """Make a setting for a list whose items are in ``choices`` or objects."""
 
     def parse(value: object) -> tuple[Any, ...]:
-        given = items_of(value) if isinstance(value, Sequence | set | frozenset) else [value]
-        if not given:
+        items = items_of(value) if isinstance(value, Sequence | set | frozenset) else [value]
+        if not items:
             raise ValueError("empty")
         return tuple(
             choose(synonyms.get(item, item), choices)
             if isinstance(item, str)
             else _parse_object(item)
-            for item in given
+            for item in items
         )
 
     valid = f"{', '.join(choices)}, or objects"
@@ -525,13 +525,13 @@ def pairs(doc: str) -> Setting[Mapping[str, str]]:
             return {}
         if isinstance(value, Mapping):
             return {parse_text(name): parse_text(text) for name, text in value.items()}
-        found = {}
+        texts = {}
         for item in items_of(parse_text(value)):
             name, sign, text = parse_text(item).partition("=")
             if not name or not sign:
                 raise ValueError("an entry is not name=value")
-            found[name] = text
-        return found
+            texts[name] = text
+        return texts
 
     valid = '"name=value,name=value" or a mapping'
     return Setting({}, parse, "mapping", valid, doc, annotation="str | Mapping[str, str]")
@@ -549,7 +549,7 @@ def version_ceiling(doc: str) -> Setting[tuple[int, ...] | None]:
         parts = value.split(".") if isinstance(value, str) else items_of(value)
         if not 1 <= len(parts) <= 4:
             raise ValueError("not a release number")
-        return tuple(parse_integer(part, 0, 999) for part in parts)
+        return tuple(parse_integer(number, 0, 999) for number in parts)
 
     annotation = "str | tuple[int, ...] | None"
     return Setting(None, parse, "tuple", '(2, 8) or "2.8"', doc, annotation=annotation)

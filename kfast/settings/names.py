@@ -103,14 +103,14 @@ def show(value: object) -> str:
 
 
 def at(origin: str | None) -> str:
-    """Return what a message has behind a name that was written somewhere."""
+    """Return the origin of a name in parentheses, for a message."""
     return "" if origin is None else f" ({origin})"
 
 
 def _unknown(spelling: str, origin: str | None) -> ConfigurationError:
-    known = {in_style(name, spelling): name for name in (*SETTINGS, *ALIASES)}
+    names = {in_style(name, spelling): name for name in (*SETTINGS, *ALIASES)}
     message = f'unknown config "{spelling}"{at(origin)}'
-    near = did_you_mean(spelling, known)
+    near = did_you_mean(spelling, names)
     if near is not None:
         row = setting_of(near)
         assert row is not None

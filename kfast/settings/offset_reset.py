@@ -42,7 +42,7 @@ def _parse_duration_ms(duration: str) -> int:
     parts = match.groups() if match else (None,) * 4
     if not any(parts):
         raise ValueError(f'"{duration}" is not a duration such as P7D, PT12H or PT1.5S')
-    days, hours, minutes = (int(part or 0) for part in parts[:3])
+    days, hours, minutes = (int(number or 0) for number in parts[:3])
     whole, _, fraction = (parts[3] or "0").partition(".")
     sub_ms = int(fraction[:3].ljust(3, "0")) * (-1 if whole.startswith("-") else 1)
     total = ((days * 24 + hours) * 60 + minutes) * 60_000 + int(whole) * 1000 + sub_ms

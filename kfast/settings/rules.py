@@ -37,53 +37,58 @@ _STORE_TYPES: Final = (
 )
 
 
-def apply_tls_rules(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
-    """Check the settings of TLS; ``given`` has the user's spelling of what was given."""
+def apply_tls_rules(values: Mapping[str, Any], spellings: Mapping[str, str]) -> None:
+    """Check the settings of TLS; ``spellings`` has the user's spelling of what was given."""
 
     def is_set(name: str) -> bool:
-        return name in given and values[name] is not None
+        return name in spellings and values[name] is not None
 
     if is_set("ssl_context"):
-        others = [n for n in given if n.startswith("ssl_") and n not in _BESIDE_CONTEXT]
+        others = [n for n in spellings if n.startswith("ssl_") and n not in _BESIDE_CONTEXT]
         for name in others:
             if is_set(name):
-                raise _both(given["ssl_context"], given[name], "put it into the SSLContext")
+                raise _both(spellings["ssl_context"], spellings[name], "put it into the SSLContext")
     for path, text in _PATH_OR_TEXT:
         if is_set(path) and is_set(text):
-            raise _both(given[path], given[text], "leave one of them out")
+            raise _both(spellings[path], spellings[text], "leave one of them out")
     if is_set("ssl_ciphers") and values["ssl_cipher_suites"]:
-        raise _both(given["ssl_ciphers"], given["ssl_cipher_suites"], "leave one of them out")
+        raise _both(
+            spellings["ssl_ciphers"], spellings["ssl_cipher_suites"], "leave one of them out"
+        )
     key = next((name for name in _KEY if is_set(name)), None)
     if key is not None and not any(map(is_set, _CHAIN)):
         raise ConfigurationError(
-            f"{given[key]} is given without a certificate",
+            f"{spellings[key]} is given without a certificate",
             hint="give the certificate as ssl_certfile",
         )
     if is_set("ssl_keystore_certificate_chain") and key is None:
         raise ConfigurationError(
-            f"{given['ssl_keystore_certificate_chain']} is given without a private key",
+            f"{spellings['ssl_keystore_certificate_chain']} is given without a private key",
             hint="give the key as ssl_keystore_key",
         )
     for kind, location, is_truststore in _STORE_TYPES:
         if values[kind] in {"JKS", "JCEKS"}:
             path = values[location] or "the store"
             raise java_keystore_error(
-                given.get(location, given[kind]), path, values[kind], is_truststore=is_truststore
+                spellings.get(location, spellings[kind]),
+                path,
+                values[kind],
+                is_truststore=is_truststore,
             )
     newest = values["ssl_protocol"]
     if newest < min(values["ssl_enabled_protocols"]):
-        name = given["ssl_protocol"]
+        name = spellings["ssl_protocol"]
         raise ConfigurationError(
-            f"{name} is {newest}, which {given['ssl_enabled_protocols']} leaves out",
+            f"{name} is {newest}, which {spellings['ssl_enabled_protocols']} leaves out",
             hint=f"leave {name} out",
         )
 
 
-def refuse_unverified(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
+def refuse_unverified(values: Mapping[str, Any], spellings: Mapping[str, str]) -> None:
     """Refuse to leave certificates unverified, whatever the protocol."""
     if not values["enable_ssl_certificate_verification"]:
         raise ConfigurationError(
-            f"{given['enable_ssl_certificate_verification']}=False is not supported",
+            f"{spellings['enable_ssl_certificate_verification']}=False is not supported",
             cause="certificates of brokers are always verified",
             hint="give the CA as ssl_cafile; for a throw-away test pass an ssl_context",
         )
@@ -123,20 +128,20 @@ _GROUP_ID_IN_CLIENT_ID: Final = 200
 _client_numbers: Final = itertools.count(1)
 
 
-def apply_rules(values: dict[str, Any], given: Mapping[str, str]) -> None:
+def apply_rules(values: dict[str, Any], spellings: Mapping[str, str]) -> None:
     """Check the rules between settings and fill in values that depend on others.
 
-    ``given`` has the user's spelling of each setting that was given.
+    ``spellings`` has the user's spelling of each setting that was given.
     """
     if not values["bootstrap_servers"]:
         raise ConfigurationError(
             "bootstrap_servers is not set", hint='pass bootstrap_servers="host:9092"'
         )
-    _check_security(values, given)
-    _refuse_reporting(values, given)
+    _check_security(values, spellings)
+    _refuse_reporting(values, spellings)
     _refuse_proxies(values)
-    _check_order(values, given)
-    _check_group_rules(values, given)
+    _check_order(values, spellings)
+    _check_group_rules(values, spellings)
     if not values["client_id"]:
         group = f"{values['group_id'][:_GROUP_ID_IN_CLIENT_ID]}-" if values["group_id"] else ""
         values["client_id"] = f"kfast-{group}{next(_client_numbers)}"
@@ -156,16 +161,16 @@ def apply_rules(values: dict[str, Any], given: Mapping[str, str]) -> None:
         values["decode_threads"] = max(1, min(_MAX_DEFAULT_DECODE_THREADS, (cpus or 1) // 2))
 
 
-def _check_security(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
+def _check_security(values: Mapping[str, Any], spellings: Mapping[str, str]) -> None:
     """Check the settings of TLS; warn of those of TLS and SASL that have no effect.
 
     Their settings without a protocol that uses them are common in shared configurations and change
     nothing, but a user who gives them may expect a secure connection: hence a warning.
     """
-    refuse_unverified(values, given)
+    refuse_unverified(values, spellings)
     protocol = values["security_protocol"]
     if protocol.endswith("SSL"):
-        apply_tls_rules(values, given)
+        apply_tls_rules(values, spellings)
     unused_prefixes = [] if protocol.endswith("SSL") else ["ssl_"]
     unused_prefixes += [] if protocol.startswith("SASL_") else ["sasl_"]
     # The certificate of a token endpoint is verified with the truststore, whatever the protocol.
@@ -173,26 +178,26 @@ def _check_security(values: Mapping[str, Any], given: Mapping[str, str]) -> None
     used_prefixes = ("ssl_truststore",) if has_endpoint else ()
     unused = sorted(
         spelling
-        for name, spelling in given.items()
+        for name, spelling in spellings.items()
         if name.startswith(tuple(unused_prefixes)) and not name.startswith(used_prefixes)
     )
     if unused:
         logger.warning("%s: no effect with security_protocol=%s", ", ".join(unused), protocol)
 
 
-def _refuse_reporting(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
+def _refuse_reporting(values: Mapping[str, Any], spellings: Mapping[str, str]) -> None:
     """Refuse metrics reporters and the push of metrics, which this version does not support."""
     if values["metric_reporters"]:
         raise ConfigurationError(
-            f"{given['metric_reporters']} is not supported",
+            f"{spellings['metric_reporters']} is not supported",
             cause="this version of kfast has no metrics reporters",
-            hint=f"leave {given['metric_reporters']} out, and call metrics()",
+            hint=f"leave {spellings['metric_reporters']} out, and call metrics()",
         )
     if values["enable_metrics_push"]:
         raise ConfigurationError(
-            f"{given['enable_metrics_push']}=True is not supported",
+            f"{spellings['enable_metrics_push']}=True is not supported",
             cause="this version of kfast does not push metrics to brokers (KIP-714)",
-            hint=f"leave {given['enable_metrics_push']} out, and call metrics()",
+            hint=f"leave {spellings['enable_metrics_push']} out, and call metrics()",
         )
 
 
@@ -206,9 +211,9 @@ def _refuse_proxies(values: Mapping[str, Any]) -> None:
         )
 
 
-def _check_order(values: dict[str, Any], given: Mapping[str, str]) -> None:
+def _check_order(values: dict[str, Any], spellings: Mapping[str, str]) -> None:
     """Check the order of time-outs and intervals."""
-    if "default_api_timeout_ms" not in given:
+    if "default_api_timeout_ms" not in spellings:
         floor = values["request_timeout_ms"]
         values["default_api_timeout_ms"] = max(values["default_api_timeout_ms"], floor)
     rules = [
@@ -222,7 +227,7 @@ def _check_order(values: dict[str, Any], given: Mapping[str, str]) -> None:
     for left, relation, right in rules:
         low, high = values[left], values[right]
         if low > high or (low == high and relation == "<"):
-            names = [given.get(name, name) for name in (left, right)]
+            names = [spellings.get(name, name) for name in (left, right)]
             must = "less than" if relation == "<" else "at most"
             raise ConfigurationError(
                 f"{names[0]} ({low}) must be {must} {names[1]} ({high})",
@@ -230,21 +235,21 @@ def _check_order(values: dict[str, Any], given: Mapping[str, str]) -> None:
             )
 
 
-def _check_group_rules(values: dict[str, Any], given: Mapping[str, str]) -> None:
+def _check_group_rules(values: dict[str, Any], spellings: Mapping[str, str]) -> None:
     """Check that the settings of groups go together."""
     if values["group_id"] is None:
-        if "enable_auto_commit" in given and values["enable_auto_commit"]:
+        if "enable_auto_commit" in spellings and values["enable_auto_commit"]:
             raise ConfigurationError(
-                f"{given['enable_auto_commit']}=True needs a consumer group",
+                f"{spellings['enable_auto_commit']}=True needs a consumer group",
                 cause="group_id is not set",
-                hint=f"set group_id, or leave {given['enable_auto_commit']} out",
+                hint=f"set group_id, or leave {spellings['enable_auto_commit']} out",
             )
         values["enable_auto_commit"] = False
         if values["group_instance_id"] is not None:
             raise ConfigurationError(
-                f"{given['group_instance_id']} needs a consumer group",
+                f"{spellings['group_instance_id']} needs a consumer group",
                 cause="group_id is not set",
-                hint=f"set group_id, or leave {given['group_instance_id']} out",
+                hint=f"set group_id, or leave {spellings['group_instance_id']} out",
             )
     if values["group_protocol"] == "consumer":
         for name in (
@@ -252,15 +257,15 @@ def _check_group_rules(values: dict[str, Any], given: Mapping[str, str]) -> None
             "heartbeat_interval_ms",
             "partition_assignment_strategy",
         ):
-            if name in given:
+            if name in spellings:
                 raise ConfigurationError(
-                    f"{given[name]} cannot be set with group_protocol=consumer",
+                    f"{spellings[name]} cannot be set with group_protocol=consumer",
                     cause="the group coordinator decides this in the consumer protocol (KIP-848)",
-                    hint=f"leave {given[name]} out, or use group_protocol=classic",
+                    hint=f"leave {spellings[name]} out, or use group_protocol=classic",
                 )
     elif values["group_remote_assignor"] is not None:
         raise ConfigurationError(
-            f"{given['group_remote_assignor']} needs group_protocol=consumer",
+            f"{spellings['group_remote_assignor']} needs group_protocol=consumer",
             cause="in the classic protocol the group leader assigns the partitions",
             hint="set group_protocol=consumer, or use partition_assignment_strategy",
         )

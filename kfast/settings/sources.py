@@ -55,7 +55,7 @@ _VARIABLE: Final = "env:"
 class Loaded:
     """All settings that were found, each with its origin."""
 
-    given: Mapping[str, Entry]
+    entries: Mapping[str, Entry]
     """By keyword."""
     registry: Mapping[str, Entry] = field(default_factory=dict)
     """Settings of a schema registry, by name with ``_``; every text is a `Secret`."""
@@ -66,7 +66,7 @@ class Loaded:
 
     def config(self) -> dict[str, object]:
         """Return the settings as `kfast.ConsumerConfig` takes them; secrets are `Secret`."""
-        return {entry.key: entry.value for entry in self.given.values()}
+        return {entry.key: entry.value for entry in self.entries.values()}
 
 
 def load_config(
@@ -107,8 +107,8 @@ def load_config(
 
 def profile_names(file: str | os.PathLike[str] | None = None) -> list[str]:
     """Return the profiles of a file, else those of the user's own."""
-    found = _own_file(os.environ) if file is None else read_settings_file(file)
-    return [] if found is None else sorted(found.profiles)
+    settings_file = _own_file(os.environ) if file is None else read_settings_file(file)
+    return [] if settings_file is None else sorted(settings_file.profiles)
 
 
 def load(
@@ -122,9 +122,11 @@ def load(
     """Return all settings with their origins; ``variables`` is the environment to use."""
     variables = os.environ if variables is None else variables
     named = None if file is None else read_settings_file(file)
-    wanted = profile if profile is not None or named is None else named.current
+    profile_name = profile if profile is not None or named is None else named.current
     of_named = (
-        named is not None and wanted is not None and (profile is None or wanted in named.profiles)
+        named is not None
+        and profile_name is not None
+        and (profile is None or profile_name in named.profiles)
     )
     own = _own_file(variables) if environment or (profile is not None and not of_named) else None
     files = _Files()
@@ -378,7 +380,7 @@ def is_reference(value: object) -> bool:
 
 
 def _file_content(entry: Entry, name: str) -> str:
-    """Return what is in the file, without the line end; its name may be a password by mistake."""
+    """Read a file without its last line end; its name may be a password by mistake."""
     problem = "it is empty"
     try:
         text, _ = read_text(entry.folder / Path(name).expanduser())

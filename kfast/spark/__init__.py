@@ -27,7 +27,7 @@ folder              what it owns
                     ``stream_offsets``; a task on a worker: ``read_task``,
                     ``range_reader``; what was not read: ``data_loss``,
                     ``count_channel``, ``query_lag``; processes of Spark's that lack
-                    kfast: ``checked_pickle``, ``process_check``, ``worker_check``.
+                    kfast: ``process_check``, ``worker_check``.
                     ``batch_reader``, ``stream_reader``, ``source`` and ``lag`` subclass
                     pyspark's classes
 ``ingest``          the pipeline to Parquet and Delta: ``query`` is ``ingest()``,

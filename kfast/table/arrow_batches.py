@@ -73,34 +73,34 @@ def deserializers_of(
     Columns of typed formats have the type that the projection says; JSON needs no other schema.
     ``spelled`` is that of ``deserializer_of``.
     """
-    made = {}
+    deserializers = {}
     for source in ("key", "value"):
         if not projection.decodes(source):
             continue
         form = projection.format_of(source)
-        row, given = FORMATS[form.kind], dict(form.arguments)
-        options = dict(given.pop("options", {}))
+        row, arguments = FORMATS[form.kind], dict(form.arguments)
+        options = dict(arguments.pop("options", {}))
         column = projection.column(source)
         if row.name == STRUCT:
-            given["schema"] = [tuple(pair) for pair in given["schema"]]
+            arguments["schema"] = [tuple(pair) for pair in arguments["schema"]]
         elif row.is_typed and column is not None:
-            wanted = field_of_spark(column.json_type, column.name)
-            paths = wanted_paths(wanted)
+            field = field_of_spark(column.json_type, column.name)
+            paths = wanted_paths(field)
             if "columns" in row.options and paths is not None:
                 options["columns"] = paths
             elif "columns" not in row.options:
-                given["schema"] = wanted
-        descriptors = given.get("descriptor_set")
+                arguments["schema"] = field
+        descriptors = arguments.get("descriptor_set")
         if isinstance(descriptors, Mapping):
-            given["descriptor_set"] = base64.b64decode(descriptors["base64"])
+            arguments["descriptor_set"] = base64.b64decode(descriptors["base64"])
         if "registry" in row.arguments:
-            given["registry"] = registry
+            arguments["registry"] = registry
         deserializer = deserializer_of(
-            form.kind, column=source, options=options, spelled=spelled, **given
+            form.kind, column=source, options=options, spelled=spelled, **arguments
         )
         assert deserializer is not None  # what is not decoded was left out
-        made[source] = deserializer
-    return made
+        deserializers[source] = deserializer
+    return deserializers
 
 
 class ArrowBatches:
@@ -129,8 +129,8 @@ class ArrowBatches:
         if deserializers is None:
             deserializers = deserializers_of(projection)
         self._decoders = {
-            source: ValueDecoder(source, each, _wanted(projection, source))
-            for source, each in deserializers.items()
+            source: ValueDecoder(source, deserializer, _column_field(projection, source))
+            for source, deserializer in deserializers.items()
         }
         self._constants: dict[str, Any] = {"topic": topic, "partition": partition}
         self._constant_arrays: dict[tuple[str, int], pa.Array] = {}
@@ -145,7 +145,7 @@ class ArrowBatches:
 
     def batches(self, records: PartitionRecords) -> Iterator[pa.RecordBatch]:
         """Yield records as batches of bounded size, in order; none is empty."""
-        for start, stop in self._pieces(records.part.rows):
+        for start, stop in self._pieces(records.partition_rows.rows):
             for first in range(start, stop, BATCH_ROWS):
                 last = min(stop, first + BATCH_ROWS)
                 whole = last - first == len(records)
@@ -162,7 +162,10 @@ class ArrowBatches:
         Columns outside the projection are not accessed, as that would build them.
         """
         spans = [getattr(rows, name) for name in self._spans]
-        if all(isinstance(each, BytesColumn) and each.data.nbytes <= BATCH_BYTES for each in spans):
+        if all(
+            isinstance(column, BytesColumn) and column.data.nbytes <= BATCH_BYTES
+            for column in spans
+        ):
             return [(0, len(rows))]
         return row_ranges(rows, BATCH_BYTES)
 
@@ -179,7 +182,7 @@ class ArrowBatches:
             used = len(decoded[name])
         if used < len(records):
             records = records[:used]
-            decoded = {name: each.cut(used) for name, each in decoded.items()}
+            decoded = {name: values.cut(used) for name, values in decoded.items()}
         times = None if self._limits is None else self._limits.check(records.timestamps)
         if times is not None and stops:
             raise times.error(records, self._projection.spelling.on_error_hint)
@@ -217,7 +220,7 @@ class ArrowBatches:
         is_bad = np.logical_or.reduce(bad)
         self.bad_records += int(np.count_nonzero(is_bad))
         kept = np.flatnonzero(~is_bad)
-        return records[kept], {name: each.select(kept) for name, each in decoded.items()}, None
+        return records[kept], {name: values.select(kept) for name, values in decoded.items()}, None
 
     # --- columns ----------------------------------------------------------------------------------
 
@@ -236,7 +239,7 @@ class ArrowBatches:
         if source == COLUMN:
             return self._times(field.type, records.timestamps, times)
         if source == "timestamptype":
-            kinds = records.part.rows.timestamp_types
+            kinds = records.partition_rows.rows.timestamp_types
             if isinstance(kinds, int):
                 return self._constant(source, kinds, len(records), field.type)
             return self._fixed(field.type, kinds.astype(np.int32))
@@ -251,15 +254,15 @@ class ArrowBatches:
         if source not in decoded:
             column = records.keys if source == "key" else records.values
             return retyped(self._arrow.array(CapsulePair(values_column("", column))), field)
-        made = decoded[source]
-        if made.node is None:
-            array = self._arrow.array(CapsulePair(values_column("", made.values)))
+        values = decoded[source]
+        if values.node is None:
+            array = self._arrow.array(CapsulePair(values_column("", values.values)))
             if is_wider(array.type, field.type):  # that of a table, which has it from before
                 return array.cast(field.type)
             return retyped(array, field)
         from kfast.columns.column_arrow import arrow_of  # noqa: PLC0415 - typed columns only
 
-        array = self._arrow.array(CapsulePair(arrow_of(made.node, "", is_nullable=True)))
+        array = self._arrow.array(CapsulePair(arrow_of(values.node, "", is_nullable=True)))
         if not array.type.equals(field.type):
             raise _too_large(field.name, array.type, field.type)
         return array
@@ -356,7 +359,7 @@ class ArrowBatches:
         return f"<ArrowBatches {self._constants['topic']}-{self._constants['partition']}>"
 
 
-def _wanted(projection: Projection, source: str) -> SchemaField | None:
+def _column_field(projection: Projection, source: str) -> SchemaField | None:
     """Return the type that decoded keys or values become, None if no column has them."""
     column = projection.column(source)
     return None if column is None else field_of_spark(column.json_type, column.name)
@@ -394,9 +397,9 @@ def _child(array: pa.Array, field: pa.Field) -> pa.Array:
     return child
 
 
-def _too_large(name: str, has: pa.DataType, wanted: pa.DataType) -> KafkaError:
+def _too_large(name: str, actual: pa.DataType, expected: pa.DataType) -> KafkaError:
     return KafkaError(
-        f"column {name}: {has} in place of {wanted}",
+        f"column {name}: {actual} in place of {expected}",
         hint="a batch of Arrow holds values of up to 2 GiB",
     )
 

@@ -135,7 +135,7 @@ _KINDS: Mapping[str, type[PartitionRestart | PartitionGone]] = {
 
 def ranges_in(parts: Iterable[BatchPart]) -> list[ReadRange]:
     """The ranges of a batch."""
-    return [part for part in parts if isinstance(part, ReadRange)]
+    return [batch_part for batch_part in parts if isinstance(batch_part, ReadRange)]
 
 
 def files_in(parts: Iterable[BatchPart]) -> list[DataFile]:
@@ -165,23 +165,23 @@ def batch_ends(parts: Iterable[BatchPart]) -> dict[TopicPartition, int | None]:
     Spark repeats a batch up to the same offsets, though with other tasks and files.
     """
     ends: dict[TopicPartition, int | None] = {}
-    for part in parts:
-        tp = part.topic_partition
-        if isinstance(part, PartitionGone):
+    for batch_part in parts:
+        tp = batch_part.topic_partition
+        if isinstance(batch_part, PartitionGone):
             ends.setdefault(tp, None)
-        elif isinstance(part, ReadRange):
-            ends[tp] = max(ends.get(tp) or 0, part.until_offset)
+        elif isinstance(batch_part, ReadRange):
+            ends[tp] = max(ends.get(tp) or 0, batch_part.until_offset)
     return ends
 
 
-def batch_part_dict(part: BatchPart, *, with_files: bool = True) -> dict[str, Any]:
+def batch_part_dict(batch_part: BatchPart, *, with_files: bool = True) -> dict[str, Any]:
     """The JSON form of a part; without its files for logs that list them in their own way."""
-    body = asdict(part)
-    if isinstance(part, ReadRange):
+    body = asdict(batch_part)
+    if isinstance(batch_part, ReadRange):
         if not with_files:
             del body["files"]
         return body
-    return {"kind": "restart" if isinstance(part, PartitionRestart) else "gone", **body}
+    return {"kind": "restart" if isinstance(batch_part, PartitionRestart) else "gone", **body}
 
 
 def batch_part_of(body: Mapping[str, Any]) -> BatchPart:

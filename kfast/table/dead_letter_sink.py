@@ -44,7 +44,7 @@ class DeadLetterSink(Protocol):
         """Deliver what waits."""
         ...
 
-    def close(self, wanted: OffsetRange) -> list[DataFile]:
+    def close(self, offset_range: OffsetRange) -> list[DataFile]:
         """Deliver all of the range; return the files that have them, if there were any."""
         ...
 

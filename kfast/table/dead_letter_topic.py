@@ -103,9 +103,9 @@ class DeadLetterTopic:
         self._failure: Any = None
         self._last_error = ""
 
-    def of_range(self, wanted: OffsetRange, *, is_only: bool = False) -> _RangeLetters:
+    def of_range(self, offset_range: OffsetRange, *, is_only: bool = False) -> _RangeLetters:
         """Return the letters of a range; ``is_only``: the producer ends with it."""
-        return _RangeLetters(self, wanted, is_only=is_only)
+        return _RangeLetters(self, offset_range, is_only=is_only)
 
     def produce(self, record: tuple[Any, ...], headers: list[Any], on_delivery: Any) -> None:
         """Hand value and key to the producer, which reports the delivery to a function later."""
@@ -219,9 +219,9 @@ class DeadLetterTopic:
 class _RangeLetters:
     """The dead letters of a range: a `DeadLetterSink`."""
 
-    def __init__(self, topic: DeadLetterTopic, wanted: OffsetRange, *, is_only: bool) -> None:
+    def __init__(self, topic: DeadLetterTopic, offset_range: OffsetRange, *, is_only: bool) -> None:
         self._topic = topic
-        self._wanted = wanted
+        self._offset_range = offset_range
         self._is_only = is_only
         self._count = 0
         self._waiting = 0
@@ -253,7 +253,7 @@ class _RangeLetters:
         key, value = records.keys[number], records.values[number]
         headers = [*records.headers[number], *letter_headers(error)]
         size = _ROW_BYTES + len(key or b"") + len(value or b"")
-        size += sum(len(name) + len(each or b"") for name, each in headers)
+        size += sum(len(name) + len(header_value or b"") for name, header_value in headers)
         while self._bytes and self._bytes + size > _WAITING_BYTES:
             self._topic.poll()
 
@@ -275,7 +275,7 @@ class _RangeLetters:
             self._topic.poll()
         self._topic.check()
 
-    def close(self, wanted: OffsetRange) -> list[DataFile]:  # noqa: ARG002
+    def close(self, offset_range: OffsetRange) -> list[DataFile]:  # noqa: ARG002
         """Deliver all; they are in no file."""
         self.spill()
         self._end()
@@ -295,7 +295,7 @@ class _RangeLetters:
             self._topic.close()
 
     def __repr__(self) -> str:
-        return f"<letters of {self._wanted} to {self._topic.topic}, {self._count}>"
+        return f"<letters of {self._offset_range} to {self._topic.topic}, {self._count}>"
 
 
 def letter_headers(error: RecordError) -> list[tuple[str, bytes]]:

@@ -58,9 +58,9 @@ _ROW_BYTES: Final = 200
 class DeadLetters:
     """The dead letters of a range, in the staging folder of a writer."""
 
-    def __init__(self, store: TableStore, wanted: OffsetRange, writer_id: str) -> None:
+    def __init__(self, store: TableStore, offset_range: OffsetRange, writer_id: str) -> None:
         self._store = store
-        self._wanted = wanted
+        self._offset_range = offset_range
         self._staging = f"{STAGING}/{writer_id}"
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
@@ -116,7 +116,7 @@ class DeadLetters:
         schema = arrow.schema([(name, kinds[kind]) for name, kind in COLUMNS])
         if self._writer is None:
             if not self._staged:
-                name = task_name(self._wanted)
+                name = task_name(self._offset_range)
                 self._staged = f"{self._staging}/{name}.{uuid.uuid4().hex}"
             self._output = self._store.open_output(self._staged)
             names = {name: name for name, _ in COLUMNS}
@@ -125,13 +125,13 @@ class DeadLetters:
             )
         columns = zip(*self._rows, strict=True)
         arrays = [
-            arrow.array(each, field.type) for each, field in zip(columns, schema, strict=True)
+            arrow.array(values, field.type) for values, field in zip(columns, schema, strict=True)
         ]
         self._writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
         self._count += len(self._rows)
         self._rows, self._bytes = [], 0
 
-    def close(self, wanted: OffsetRange) -> list[DataFile]:
+    def close(self, offset_range: OffsetRange) -> list[DataFile]:
         """Finish the file of the range; return it, or nothing if there were no dead letters."""
         self.spill()
         if self._writer is None:
@@ -145,7 +145,7 @@ class DeadLetters:
         return [
             DataFile(
                 self._staged,
-                final_path(wanted),
+                final_path(offset_range),
                 rows=self._count,
                 bytes=size,
                 folder=self._store.url,
@@ -159,15 +159,15 @@ class DeadLetters:
 
     def discard(self) -> None:
         """Remove what was written."""
-        for each in (self._writer, self._output):
+        for stream in (self._writer, self._output):
             with contextlib.suppress(Exception):
-                each.close()
+                stream.close()
         self._writer = None
         if self._staged:
             self._store.remove(self._staged)
 
     def __repr__(self) -> str:
-        return f"<DeadLetters of {self._wanted}, {self._count + len(self._rows)}>"
+        return f"<DeadLetters of {self._offset_range}, {self._count + len(self._rows)}>"
 
 
 def record_error(

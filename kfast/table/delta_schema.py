@@ -209,15 +209,15 @@ class DeltaShape:
                 raise self._refused(f"the column {path}, which is {text}",
                                     "records are appended as they are")  # fmt: skip
 
-    def _differs(self, field: Field, path: str, found: str) -> ConfigurationError:
+    def _differs(self, field: Field, path: str, actual: str) -> ConfigurationError:
         return ConfigurationError(
             f"{self.url} has the column {path} of type {_text(field)}",
-            found=f"this ingest has {found}",
+            found=f"this ingest has {actual}",
             hint="columns may be added, not changed: write to another folder",
         )
 
-    def _refused(self, what: str, cause: str) -> ConfigurationError:
-        return ConfigurationError(f"{self.url} has {what}", cause=cause, hint=_HINT)
+    def _refused(self, feature: str, cause: str) -> ConfigurationError:
+        return ConfigurationError(f"{self.url} has {feature}", cause=cause, hint=_HINT)
 
 
 def delta_columns(projection: Projection, partition_by: Sequence[str]) -> list[Field]:

@@ -141,17 +141,30 @@ class Entry:
     @property
     def restarted(self) -> list[TopicPartition]:
         """The partitions that begin anew in this batch."""
-        return [part.topic_partition for part in self.parts if isinstance(part, PartitionRestart)]
+        return [
+            batch_part.topic_partition
+            for batch_part in self.parts
+            if isinstance(batch_part, PartitionRestart)
+        ]
 
     @property
     def gone(self) -> list[TopicPartition]:
         """The partitions that are gone since the batch before."""
-        return [part.topic_partition for part in self.parts if isinstance(part, PartitionGone)]
+        return [
+            batch_part.topic_partition
+            for batch_part in self.parts
+            if isinstance(batch_part, PartitionGone)
+        ]
 
     @property
     def unknown_paths(self) -> tuple[str, ...]:
         """The first fields of documents of this batch that no column is read from."""
-        paths = (path for part in self.ranges for path in part.unknown_paths.split(", ") if path)
+        paths = (
+            path
+            for batch_part in self.ranges
+            for path in batch_part.unknown_paths.split(", ")
+            if path
+        )
         return tuple(dict.fromkeys(paths))[:_MOST_PATHS]
 
     def beginning(self, writer: Writer, shape: TableShape) -> Entry:
@@ -184,34 +197,34 @@ class Entry:
         ordered = tuple(sorted(parts, key=_order))
         ends, restarts = dict(self.ends), dict(self.restarts)
         ids, begins = dict(self.topic_ids), dict(self.ends)
-        for part in ordered:
-            tp = part.topic_partition
-            if isinstance(part, PartitionGone):
+        for batch_part in ordered:
+            tp = batch_part.topic_partition
+            if isinstance(batch_part, PartitionGone):
                 continue
-            if isinstance(part, PartitionRestart):
-                ends[tp] = begins[tp] = part.from_offset
+            if isinstance(batch_part, PartitionRestart):
+                ends[tp] = begins[tp] = batch_part.from_offset
                 restarts[tp] = restarts.get(tp, 0) + 1
                 ids.pop(tp.topic, None)
                 continue
-            if part.from_offset < begins.get(tp, 0):
+            if batch_part.from_offset < begins.get(tp, 0):
                 raise KafkaError(
                     f"the table has offsets of {tp} up to {begins[tp] - 1}, and batch {batch_id} "
-                    f"begins at {part.from_offset}",
+                    f"begins at {batch_part.from_offset}",
                     cause="the topic was deleted and created anew, was left out of the query for "
                     "a while, or another ingest wrote it",
                     hint="write to another folder",
                     topic=tp.topic,
                     partition=tp.partition,
-                    offset=part.from_offset,
+                    offset=batch_part.from_offset,
                 )
-            ends[tp] = max(ends.get(tp, 0), part.until_offset)
+            ends[tp] = max(ends.get(tp, 0), batch_part.until_offset)
         counts = count_batch(ordered)
         return Entry(
             self.sequence + 1,
             writer or self.writer,
             shape or self.shape,
             batch_id,
-            tuple(_renamed(part, restarts) for part in ordered),
+            tuple(_renamed(batch_part, restarts) for batch_part in ordered),
             ends,
             self.rows + counts.rows,
             self.bytes + counts.bytes,
@@ -227,21 +240,21 @@ def first_entry(writer: Writer, shape: TableShape) -> Entry:
     return Entry(0, writer, shape, id=uuid.uuid4().hex)
 
 
-def _order(part: BatchPart) -> tuple[str, int, bool, int]:
-    begin = part.from_offset if isinstance(part, ReadRange) else 0
-    return (*part.topic_partition, not isinstance(part, PartitionRestart), begin)
+def _order(batch_part: BatchPart) -> tuple[str, int, bool, int]:
+    begin = batch_part.from_offset if isinstance(batch_part, ReadRange) else 0
+    return (*batch_part.topic_partition, not isinstance(batch_part, PartitionRestart), begin)
 
 
-def _renamed(part: BatchPart, restarts: Mapping[TopicPartition, int]) -> BatchPart:
+def _renamed(batch_part: BatchPart, restarts: Mapping[TopicPartition, int]) -> BatchPart:
     """Give files names that no file of an earlier topic of this name has."""
-    count = restarts.get(part.topic_partition, 0)
-    if not count or not isinstance(part, ReadRange):
-        return part
+    count = restarts.get(batch_part.topic_partition, 0)
+    if not count or not isinstance(batch_part, ReadRange):
+        return batch_part
     files = []
-    for file in part.files:
+    for file in batch_part.files:
         name, dot, ending = file.path.rpartition(".")
         files.append(replace(file, path=f"{name}-r{count}{dot}{ending}"))
-    return replace(part, files=tuple(files))
+    return replace(batch_part, files=tuple(files))
 
 
 def encode_entry(entry: Entry, *, with_files: bool = True) -> bytes:
@@ -256,7 +269,7 @@ def encode_entry(entry: Entry, *, with_files: bool = True) -> bytes:
         "writer": asdict(entry.writer),
         "table": asdict(entry.shape),
         "batch": entry.batch_id,
-        "parts": [batch_part_dict(part, with_files=with_files) for part in entry.parts],
+        "parts": [batch_part_dict(batch_part, with_files=with_files) for batch_part in entry.parts],
         "ends": to_json_dict(entry.ends),
         "rows": entry.rows,
         "bytes": entry.bytes,
@@ -297,7 +310,7 @@ def decode_entry(data: bytes | str, path: str) -> Entry:
                 tuple(map(str, body["table"].get("keys", ()))),
             ),
             None if body["batch"] is None else int(body["batch"]),
-            tuple(batch_part_of(part) for part in body["parts"]),
+            tuple(batch_part_of(batch_part) for batch_part in body["parts"]),
             from_json_dict(body["ends"]),
             int(body["rows"]),
             int(body["bytes"]),

@@ -3,11 +3,15 @@
 Owns their endings, codecs and settings. Parquet has offsets and timestamps delta-encoded,
 dictionaries only where values repeat (topic, partition, timestamp type, texts of typed columns),
 and statistics only where they help to skip (topic, offset, timestamp, partition, numbers and times
-of typed columns). Encoding releases the GIL.
+of typed columns). Encoding releases the GIL. `delta_stats` reads the footer of a written file for
+the log of a Delta table.
 """
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -116,8 +120,6 @@ class FileEncoder:
         """Return the statistics of a closed file as Delta has them; "" for other tables."""
         if not self._is_delta:
             return ""
-        from kfast.table.delta_stats import delta_stats  # noqa: PLC0415 - Delta only
-
         return delta_stats(writer.writer.metadata, self._schema)
 
     def __repr__(self) -> str:
@@ -235,3 +237,112 @@ def coded_topics(topic: str, count: int) -> pa.DictionaryArray:
     codes = arrow.py_buffer(np.zeros(count, np.int8))
     codes = arrow.Array.from_buffers(arrow.int8(), count, [None, codes], 0)
     return arrow.DictionaryArray.from_arrays(codes, name)
+
+
+# --- statistics of Delta --------------------------------------------------------------------------
+# Members of structs have statistics too, those of lists and maps not. Left out are bounds that
+# could be wrong: those of floating-point numbers, as Parquet leaves out NaN and Delta takes it for
+# the greatest, and those of decimals, whose digits JSON numbers may not hold. Delta's times have
+# milliseconds: bounds are rounded to the outside, and those beyond the years 1 to 9999 are the ends
+# of these.
+#
+# A column at the top has bounds in every file or in none, and the table has a property that says
+# which (`bounded_columns`): for the others deltalake would take "at least null" as a bound, by
+# which its Arrow datasets leave out rows that a filter on such a column asks for.
+
+_BOUNDED: Final = (int, str, datetime.date)  # bool and datetime are subclasses
+_MS: Final = datetime.timedelta(milliseconds=1)
+_ENDS: Final = (
+    datetime.datetime(1, 1, 1, tzinfo=datetime.UTC),
+    datetime.datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=datetime.UTC),
+)
+_LONGEST: Final = 256
+"""Longest text that is given as a bound; names of topics are shorter."""
+
+
+def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
+    """Return the statistics of a file in JSON."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, Any] = {}
+    paths = [path for field in schema for path in _stats_paths(field.type, (field.name,))]
+    for number, path in enumerate(paths):
+        statistics = [
+            metadata.row_group(group).column(number).statistics
+            for group in range(metadata.num_row_groups)
+        ]
+        if path is None or any(group is None for group in statistics):
+            continue
+        if all(group.has_null_count for group in statistics):
+            _put(nulls, path, sum(group.null_count for group in statistics))
+        # A row group of nulls has no bounds.
+        bounded = [group for group in statistics if group.num_values]
+        if bounded and all(_has_bounds(group) for group in bounded):
+            _put(least, path, _text(min(_bounds(group)[0] for group in bounded), is_end=False))
+            _put(greatest, path, _text(max(_bounds(group)[1] for group in bounded), is_end=True))
+    return json.dumps(
+        {
+            "numRecords": metadata.num_rows,
+            "minValues": least,
+            "maxValues": greatest,
+            "nullCount": nulls,
+        }
+    )
+
+
+def _has_bounds(statistics: pq.Statistics) -> bool:
+    if not statistics.has_min_max:
+        return False
+    return all(
+        isinstance(bound, _BOUNDED) and (not isinstance(bound, str) or len(bound) <= _LONGEST)
+        for bound in _bounds(statistics)
+    )
+
+
+def _bounds(statistics: pq.Statistics) -> tuple[Any, Any]:
+    """Return the least and the greatest value, within the years that Python has."""
+    bounds = []
+    for name in ("min", "max"):
+        try:
+            bounds.append(getattr(statistics, name))
+        except (OverflowError, ValueError):
+            end = _ENDS[getattr(statistics, f"{name}_raw") > 0]
+            kind = json.loads(statistics.logical_type.to_json())
+            if kind["Type"] == "Date":
+                bounds.append(end.date())
+            else:
+                bounds.append(end if kind["isAdjustedToUTC"] else end.replace(tzinfo=None))
+    return bounds[0], bounds[1]
+
+
+def _text(value: Any, *, is_end: bool) -> Any:
+    if not isinstance(value, datetime.datetime):
+        return value.isoformat() if isinstance(value, datetime.date) else value
+    rest = datetime.timedelta(microseconds=value.microsecond % 1000)
+    if rest:
+        value -= rest
+        with contextlib.suppress(OverflowError):  # the last millisecond that there is
+            value += _MS if is_end else datetime.timedelta()
+    return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _put(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        into = into.setdefault(name, {})
+    into[path[-1]] = value
+
+
+def _stats_paths(kind: pa.DataType, path: tuple[str, ...]) -> Iterator[tuple[str, ...] | None]:
+    """Yield the path of each column of Parquet, None for those inside of lists and maps."""
+    types = optional_package("pyarrow", "a table of files").types
+    if types.is_struct(kind):
+        for number in range(kind.num_fields):
+            field = kind.field(number)
+            yield from _stats_paths(field.type, (*path, field.name))
+    elif types.is_dictionary(kind) or not kind.num_fields:
+        yield path
+    else:
+        inner = [kind.key_type, kind.item_type] if types.is_map(kind) else [kind.value_type]
+        for inner_type in inner:
+            for _ in _stats_paths(inner_type, path):
+                yield None

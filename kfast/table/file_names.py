@@ -31,7 +31,7 @@ Parts = tuple[tuple[str, str], ...]
 
 
 def final_path(
-    wanted: OffsetRange,
+    offset_range: OffsetRange,
     parts: Parts = (),
     number: int = 0,
     ending: str = ".parquet",
@@ -44,21 +44,21 @@ def final_path(
     """
     folders = "".join(f"{name}={value}/" for name, value in parts)
     more = f"-{unique}" if unique else f"-{number}" if number else ""
-    return f"{folders}{task_name(wanted)}{more}{ending}"
+    return f"{folders}{task_name(offset_range)}{more}{ending}"
 
 
-def task_name(wanted: OffsetRange) -> str:
+def task_name(offset_range: OffsetRange) -> str:
     """Return ``topic-partition-from-until``."""
-    return f"{range_name(wanted)}-{wanted.until_offset}"
+    return f"{range_name(offset_range)}-{offset_range.until_offset}"
 
 
-def range_name(wanted: OffsetRange) -> str:
+def range_name(offset_range: OffsetRange) -> str:
     """Return ``topic-partition-from``, the name of a range whose end may be unknown."""
-    topic = wanted.topic
+    topic = offset_range.topic
     if topic.startswith(("_", ".")) or len(topic) > _LONGEST:
         digest = hashlib.sha256(topic.encode()).hexdigest()[:_HASH_DIGITS]
         topic = f"topic-{topic[:_LONGEST]}-{digest}"
-    return f"{topic}-{wanted.partition}-{wanted.from_offset}"
+    return f"{topic}-{offset_range.partition}-{offset_range.from_offset}"
 
 
 def parts_of(path: str) -> dict[str, str | None]:

@@ -80,28 +80,28 @@ def folder_columns(names: Sequence[str]) -> tuple[FolderColumn, ...]:
 
     Raises ``ConfigurationError``.
     """
-    made = [_column(name) for name in names]
-    for column in made:
-        if sum(each.name.lower() == column.name.lower() for each in made) > 1:
+    columns = [_column(name) for name in names]
+    for column in columns:
+        if sum(other.name.lower() == column.name.lower() for other in columns) > 1:
             raise ConfigurationError(
                 f"partition by {','.join(names)}: two folders would be {column.name}=",
                 hint="name it once",
             )
-    return tuple(made)
+    return tuple(columns)
 
 
 def _column(text: str) -> FolderColumn:
     if text in RECORD_COLUMNS:
         return FolderColumn(text)
-    found = _COLUMN.fullmatch(text)
-    if found is None:
+    match = _COLUMN.fullmatch(text)
+    if match is None:
         near = did_you_mean(text, RECORD_COLUMNS)
         raise ConfigurationError(
             f"cannot partition the table by {text}" + (f"; did you mean {near}?" if near else ""),
             hint=f"choose from {HELP}",
         )
-    path = tuple((found["path"] or found["of"]).split("."))
-    return FolderColumn(found["unit"] or path[-1], path, found["unit"] or "")
+    path = tuple((match["path"] or match["of"]).split("."))
+    return FolderColumn(match["unit"] or path[-1], path, match["unit"] or "")
 
 
 def check_folders(names: Sequence[str], projection: Projection) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _type_at(projection: Projection, path: tuple[str, ...], text: str) -> Any:
     kind: Any = None if column is None else column.json_type
     for name in path[1:]:
         fields = kind["fields"] if isinstance(kind, Mapping) and "fields" in kind else ()
-        kind = next((each["type"] for each in fields if each["name"] == name), None)
+        kind = next((member["type"] for member in fields if member["name"] == name), None)
     if kind is None:
         raise ConfigurationError(
             f"cannot partition the table by {text}: it has no such column",
@@ -170,11 +170,11 @@ class BatchFolders:
             own, names = _coded(_values(batch.column(self._at[column.path[0]]), column), column)
             codes = codes * len(names) + own
             texts.append(names)
-        found, firsts = np.unique(np.sort(codes), return_index=True)
-        if len(found) > 1:
+        unique_codes, firsts = np.unique(np.sort(codes), return_index=True)
+        if len(unique_codes) > 1:
             batch = batch.take(np.argsort(codes, kind="stable"))  # in their order by folder
         ends = [*firsts[1:].tolist(), batch.num_rows]
-        for code, first, end in zip(found.tolist(), firsts.tolist(), ends, strict=True):
+        for code, first, end in zip(unique_codes.tolist(), firsts.tolist(), ends, strict=True):
             values: dict[str, str] = {}
             for column, names in zip(reversed(self._columns), reversed(texts), strict=True):
                 code, at = divmod(code, len(names))
@@ -236,6 +236,6 @@ def folder_value(text: str) -> str | None:
         return None
     parts = text.split("%")
     data = parts[0].encode() + b"".join(
-        bytes([int(part[:2], 16)]) + part[2:].encode() for part in parts[1:]
+        bytes([int(piece[:2], 16)]) + piece[2:].encode() for piece in parts[1:]
     )
     return data.decode()

@@ -91,9 +91,9 @@ class FsspecStore:
                 # Stores raise different errors for an existing file, and a response may have been
                 # lost: the file itself decides. Entries name their writer and files, so an equal
                 # content is this writer's.
-                found = self.read(path)
-                if found is not None:
-                    return found == data
+                stored = self.read(path)
+                if stored is not None:
+                    return stored == data
                 # Or the request is still in flight: repeating it is harmless. If both fail, the
                 # file may still be created later (`may_create_late`).
                 if is_again:
@@ -104,10 +104,10 @@ class FsspecStore:
         """Return the content of a file, None if it does not exist."""
         system, full = self._at(path)
         try:
-            found: bytes = system.cat_file(full)
+            data: bytes = system.cat_file(full)
         except FileNotFoundError:
             return None
-        return found
+        return data
 
     def stat(self, path: str) -> StoredFile | None:
         """Return size and time of a file, None if it does not exist."""
@@ -146,10 +146,10 @@ class FsspecStore:
         system, full = self._at(folder)
         root = self._files[1]
         try:
-            found = system.find(full, detail=True)
+            listing = system.find(full, detail=True)
         except FileNotFoundError:
             return []
-        named = {name.removeprefix(root).lstrip("/"): info for name, info in found.items()}
+        named = {name.removeprefix(root).lstrip("/"): info for name, info in listing.items()}
         return [_stored(path, info) for path, info in sorted(named.items())]
 
     def remove_empty_folders(self, folder: str) -> None:

@@ -113,7 +113,9 @@ class SnapshotEntries:
 
         None if it cannot be known, as snapshots have expired.
         """
-        if any(_summary(each).get(ENTRY_ID) == entry.id for each in self._snapshots.values()):
+        if any(
+            _summary(snapshot).get(ENTRY_ID) == entry.id for snapshot in self._snapshots.values()
+        ):
             return True
         for snapshot_id in self._chain(self._current_id):
             number = _summary(self._snapshots[snapshot_id]).get(SEQUENCE)

@@ -295,9 +295,9 @@ class IcebergLog:
             )
         return table
 
-    def _busy(self, what: str) -> KafkaError:
+    def _busy(self, change: str) -> KafkaError:
         return KafkaError(
-            f"cannot commit {what} to the Iceberg table {self._name}",
+            f"cannot commit {change} to the Iceberg table {self._name}",
             cause=f"other writers of the table were faster, {_TRIES} times",
             hint="start the ingest again: it goes on where the table ends",
         )

@@ -100,10 +100,12 @@ def match_schema(
     ``ConfigurationError`` for what cannot be written, with column and both types.
     """
     matcher = _Matcher(table_schema, columns, name)
-    required = {each.name for each in projection.columns if each.source.lower() in _NEVER_NULL}
+    required = {
+        column.name for column in projection.columns if column.source.lower() in _NEVER_NULL
+    }
     matcher.match(iceberg_schema(projection).fields, table_schema.fields, "", None, required)
     matcher.check_left_out()
-    return matcher.found
+    return matcher.schema_match
 
 
 class _Matcher:
@@ -112,7 +114,7 @@ class _Matcher:
         self._columns = columns
         self._name = name
         self._seen: set[str] = set()
-        self.found = SchemaMatch()
+        self.schema_match = SchemaMatch()
 
     def match(
         self, ours: Any, theirs: Any, above: str, parent_id: int | None, required: set[str]
@@ -196,7 +198,7 @@ class _Matcher:
                 "rows of before would be null there: leave NOT NULL out",
             )
         added = AddedColumn(parent_id, column.name, column.field_type, path)
-        self.found.added.append(added)
+        self.schema_match.added.append(added)
 
     def _compare(self, ours: Any, theirs: Any, path: str, field_id: int) -> None:
         kinds = type(ours).__name__, type(theirs).__name__
@@ -214,7 +216,7 @@ class _Matcher:
                     f"{path} is {_text(ours)} here",
                     _HINT,
                 )
-            self.found.widened.append((field_id, ours))
+            self.schema_match.widened.append((field_id, ours))
 
     def _inner(self, role: str, ours: Any, theirs: Any, path: str) -> None:
         """Match the element of a list, or the keys or values of a map."""
@@ -234,14 +236,14 @@ class _Matcher:
         )
 
     def _put(self, path: str, field_id: int) -> None:
-        self.found.ids[path] = field_id
+        self.schema_match.ids[path] = field_id
 
     def _column(self, field_id: int) -> str:
         """The name of a column in the table, "" if it has none with this id."""
         return self._schema.find_column_name(field_id) or ""
 
-    def _refused(self, has: str, found: str, hint: str) -> ConfigurationError:
-        return ConfigurationError(f"the Iceberg table {self._name} {has}", found=found, hint=hint)
+    def _refused(self, has: str, actual: str, hint: str) -> ConfigurationError:
+        return ConfigurationError(f"the Iceberg table {self._name} {has}", found=actual, hint=hint)
 
 
 def _widens(narrow: Any, wide: Any) -> bool:

@@ -120,15 +120,15 @@ _KNOWN: Final = ("identity", "void", "bucket", "truncate", "year", "month", "day
 
 def check_spec(names: Sequence[str], fields: Sequence[IcebergField], table: str) -> None:
     """Check that an existing table is partitioned as ``partition_by`` says."""
-    wanted = [column.text for column in partition_columns(names)]
+    columns = [column.text for column in partition_columns(names)]
     has = [
         PartitionColumn(field.path or (field.name,), field.transform).text
         for field in fields
         if field.transform != "void"
     ]
-    if wanted != has:
+    if columns != has:
         raise ConfigurationError(
             f"the Iceberg table {table} is partitioned by {', '.join(has) or 'nothing'}",
-            found=f"this ingest by {', '.join(wanted)}",
+            found=f"this ingest by {', '.join(columns)}",
             hint="leave partition_by out, to write it as it is; or write to another table",
         )

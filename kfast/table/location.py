@@ -34,8 +34,8 @@ _OTHER_SPELLINGS: Final = {"dbfs": "/dbfs/", "s3n": "s3://"}
 
 def scheme_of(text: str) -> str:
     """Return the scheme of a folder's URL in lower case, "file" for a path."""
-    found = _SCHEME.fullmatch(text)
-    return found[1].lower() if found else "file"
+    match = _SCHEME.fullmatch(text)
+    return match[1].lower() if match else "file"
 
 
 def is_local(text: str) -> bool:
@@ -49,8 +49,8 @@ def local_path(text: str) -> Path:
     Raises ``ConfigurationError`` for what is no path of this machine.
     """
     path = text
-    if found := _SCHEME.fullmatch(text):
-        path = found[2]
+    if match := _SCHEME.fullmatch(text):
+        path = match[2]
         if path.startswith("//"):
             host, slash, rest = path[2:].partition("/")
             if host.lower() not in _THIS_MACHINE:
@@ -72,11 +72,11 @@ def local_path(text: str) -> Path:
         raise _refused(text, str(error), f"write ./{path} for a folder of that name") from None
 
 
-def checked_url(text: str, known: Collection[str]) -> str:
+def checked_url(text: str, schemes: Collection[str]) -> str:
     """Return a URL that is not of this machine, its scheme in lower case.
 
-    ``known`` are the supported schemes. Raises ``ConfigurationError`` if it is no
-    ``scheme://bucket/folder`` of one of them.
+    Raises ``ConfigurationError`` if it is no ``scheme://bucket/folder`` of one of ``schemes``, the
+    supported ones.
     """
     scheme, _, path = text.partition(":")
     rest = path.replace("\\", "/").lstrip("/")
@@ -85,12 +85,12 @@ def checked_url(text: str, known: Collection[str]) -> str:
         raise _refused(text, "it has a drive letter of Windows", hint)
     if (instead := _OTHER_SPELLINGS.get(scheme.lower())) is not None:
         raise _refused(text, f"{scheme} is not supported", f"write {instead}{rest}")
-    if scheme.lower() not in known:
+    if scheme.lower() not in schemes:
         name = "" if path.startswith("//") else f" (./{text} if that is its name)"
         raise ConfigurationError(
             f"{text}: {scheme} cannot create a file exclusively",
             cause="without that a batch could be published twice",
-            hint=f"use a local or mounted folder{name}, or one of {', '.join(known)}",
+            hint=f"use a local or mounted folder{name}, or one of {', '.join(schemes)}",
         )
     if not path.startswith("//"):
         raise _refused(text, f"two slashes follow {scheme}:", f"write {scheme}://{rest}")

@@ -71,7 +71,7 @@ def _lock(descriptor: int, url: str, held: str) -> None:
 
 def _owner(descriptor: int) -> str | None:
     try:
-        found = json.loads(os.pread(descriptor, 1_000, 0))
-        return f"process {int(found['pid'])} on {found['host']}"
+        owner = json.loads(os.pread(descriptor, 1_000, 0))
+        return f"process {int(owner['pid'])} on {owner['host']}"
     except (ValueError, KeyError, TypeError):  # it has just taken the lock
         return None

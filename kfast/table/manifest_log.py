@@ -122,10 +122,10 @@ class ManifestLog:
                 hint=f"write to an empty folder, or restore its folder {FOLDER}",
             )
 
-    def _check_shape(self, shape: TableShape, wanted: TableShape) -> None:
+    def _check_shape(self, table_shape: TableShape, shape: TableShape) -> None:
         for name, has, wants in (
-            ("format", shape.format, wanted.format),
-            ("partition_by", ",".join(shape.partition_by), ",".join(wanted.partition_by)),
+            ("format", table_shape.format, shape.format),
+            ("partition_by", ",".join(table_shape.partition_by), ",".join(shape.partition_by)),
         ):
             if has != wants:
                 raise ConfigurationError(
@@ -135,7 +135,7 @@ class ManifestLog:
                 )
         from kfast.table.schema_changes import check_schema  # noqa: PLC0415 - at a start only
 
-        check_schema(shape.schema, wanted.schema, self.store.url, wanted.format)
+        check_schema(table_shape.schema, shape.schema, self.store.url, shape.format)
 
     def begin(
         self,

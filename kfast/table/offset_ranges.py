@@ -61,14 +61,20 @@ def plan_ranges(
     Large ranges are split, so that there are ``min_partitions`` tasks at least, if there are as
     many offsets, and no task has more than ``max_records`` offsets.
     """
-    planned = sorted(part for part in ranges if part.size > 0)
+    planned = sorted(offset_range for offset_range in ranges if offset_range.size > 0)
     if max_records is not None:
-        planned = [piece for part in planned for piece in part.split(-(-part.size // max_records))]
+        planned = [
+            piece
+            for offset_range in planned
+            for piece in offset_range.split(-(-offset_range.size // max_records))
+        ]
     if min_partitions is None or len(planned) >= min_partitions:
         return planned
-    pieces = _shares([part.size for part in planned], min_partitions)
+    pieces = _shares([offset_range.size for offset_range in planned], min_partitions)
     return [
-        piece for part, count in zip(planned, pieces, strict=True) for piece in part.split(count)
+        piece
+        for offset_range, count in zip(planned, pieces, strict=True)
+        for piece in offset_range.split(count)
     ]
 
 
@@ -78,22 +84,22 @@ def bundle_ranges(
     """Return ranges in order, bundled up to ``most`` offsets; a larger range stays alone."""
     bundles: list[tuple[OffsetRange, ...]] = []
     size = most
-    for part in ranges:
-        size += part.size
+    for offset_range in ranges:
+        size += offset_range.size
         if size <= most:
-            bundles[-1] += (part,)
+            bundles[-1] += (offset_range,)
         else:
-            bundles.append((part,))
-            size = part.size
+            bundles.append((offset_range,))
+            size = offset_range.size
     return bundles
 
 
-def _shares(sizes: list[int], wanted: int) -> list[int]:
-    """Return into how many pieces to split each size, to have ``wanted`` about equal pieces."""
+def _shares(sizes: list[int], number: int) -> list[int]:
+    """Return into how many pieces to split each size, to have ``number`` about equal pieces."""
     counts = [1] * len(sizes)
     largest = [(float(-size), index) for index, size in enumerate(sizes)]
     heapq.heapify(largest)
-    for _ in range(min(wanted, sum(sizes)) - len(sizes)):
+    for _ in range(min(number, sum(sizes)) - len(sizes)):
         _, index = heapq.heappop(largest)
         counts[index] += 1
         heapq.heappush(largest, (-sizes[index] / counts[index], index))

@@ -48,15 +48,15 @@ def parse_offsets(
 
 def parse_partitions(text: str, option: str) -> tuple[TopicPartition, ...]:
     """Return the partitions named, in order; `ConfigurationError` if it is not of this form."""
-    found: set[TopicPartition] = set()
+    partitions: set[TopicPartition] = set()
     for topic, numbers in _object(text, option, _PARTITIONS_EXAMPLE).items():
         if not isinstance(numbers, list):
             raise _malformed(text, option, _PARTITIONS_EXAMPLE)
         for number in numbers:
             if isinstance(number, bool) or not isinstance(number, int) or number < 0:
                 raise _malformed(text, option, _PARTITIONS_EXAMPLE)
-            found.add(TopicPartition(topic, number))
-    return tuple(sorted(found))
+            partitions.add(TopicPartition(topic, number))
+    return tuple(sorted(partitions))
 
 
 def from_json_dict(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
@@ -72,10 +72,10 @@ def from_json_dict(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartit
 
 def to_json_dict(offsets: Mapping[TopicPartition, int]) -> OffsetsByTopic:
     """Return offsets as parsed JSON, in order."""
-    found: OffsetsByTopic = {}
+    by_topic: OffsetsByTopic = {}
     for tp in sorted(offsets):
-        found.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
-    return found
+        by_topic.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
+    return by_topic
 
 
 def format_partitions(partitions: Iterable[TopicPartition], limit: int = 8) -> str:
@@ -87,12 +87,12 @@ def format_partitions(partitions: Iterable[TopicPartition], limit: int = 8) -> s
 
 def _object(text: str, option: str, example: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        body = json.loads(text)
     except ValueError:
         raise _malformed(text, option, example) from None
-    if not isinstance(found, dict):
+    if not isinstance(body, dict):
         raise _malformed(text, option, example)
-    return found
+    return body
 
 
 def _partition(number: str, text: str, option: str, example: str) -> int:

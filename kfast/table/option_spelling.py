@@ -43,7 +43,7 @@ class OptionSpelling(StrEnum):
         return _JSON[self]
 
     def framing_hint(self, source: str) -> str:
-        """Return what reads ``key`` or ``value`` with a schema id in front."""
+        """Return the options that read ``key`` or ``value`` with a schema id in front."""
         return _FRAMING[self].format(source=source)
 
 

@@ -38,7 +38,7 @@ def producer_settings(config: ConsumerConfig) -> Settings:
             hint="give ssl_truststore_location and its neighbours",
         )
     settings: Settings = {
-        "bootstrap.servers": ",".join(_address(*each) for each in config.bootstrap_servers),
+        "bootstrap.servers": ",".join(_address(*address) for address in config.bootstrap_servers),
         "client.id": config.client_id,
         "client.dns.lookup": config.client_dns_lookup,
         "security.protocol": config.security_protocol,
@@ -157,11 +157,11 @@ def _token_callback(
     source = token_source(login.provider, argument, login.mechanism)
 
     def token(_: str) -> tuple[str, float, str, Mapping[str, str]]:
-        made = source()
+        access_token = source()
         # librdkafka needs an expiry: of a token without one it asks again soon.
-        expires_ms = made.expires_at_ms
+        expires_ms = access_token.expires_at_ms
         expiry_s = _soon_s() if expires_ms is None else expires_ms / 1000
-        return made.value, expiry_s, made.principal or "", made.extensions
+        return access_token.value, expiry_s, access_token.principal or "", access_token.extensions
 
     return token
 

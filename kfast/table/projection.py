@@ -126,7 +126,7 @@ class Projection:
 
     def column(self, source: str) -> OutputColumn | None:
         """Return the column with a source, if there is one."""
-        return next((each for each in self.columns if each.source == source), None)
+        return next((column for column in self.columns if column.source == source), None)
 
     def wants(self, source: str) -> bool:
         """Return whether any column has this source."""
@@ -136,7 +136,7 @@ class Projection:
         """Return it without some columns, such as those of partition folders."""
         left_out = set(sources)
         return replace(
-            self, columns=tuple(each for each in self.columns if each.source not in left_out)
+            self, columns=tuple(column for column in self.columns if column.source not in left_out)
         )
 
     @property

@@ -119,11 +119,11 @@ class Publisher:
             )
         if last.writer != writer:
             raise self._taken_over(last)
-        known = -1 if last.batch_id is None else last.batch_id
-        if batch_id != known + 1:
+        last_id = -1 if last.batch_id is None else last.batch_id
+        if batch_id != last_id + 1:
             raise KafkaError(
-                f"{self._url} has batches up to {known} of this ingest, and batch {batch_id} does "
-                "not follow",
+                f"{self._url} has batches up to {last_id} of this ingest, and batch {batch_id} "
+                "does not follow",
                 cause="the checkpoint, or the table, was restored to another state",
                 hint="use a new checkpoint, with --take-over (take_over=True)",
             )
@@ -196,9 +196,13 @@ class Publisher:
 def _partitions_read(parts: Iterable[BatchPart]) -> set[TopicPartition]:
     """The partitions of which a batch has offsets, or that are gone."""
     return {
-        part.topic_partition
-        for part in parts
-        if (part.offsets.size if isinstance(part, ReadRange) else isinstance(part, PartitionGone))
+        batch_part.topic_partition
+        for batch_part in parts
+        if (
+            batch_part.offsets.size
+            if isinstance(batch_part, ReadRange)
+            else isinstance(batch_part, PartitionGone)
+        )
     }
 
 

@@ -127,17 +127,17 @@ class RangeFiles:
     """The files of one range, in the staging folder of a writer.
 
     ``projection`` has the columns in the files, ``partition_by`` those of their folders. The end of
-    ``wanted`` may be unknown until `close`: then it is its beginning. ``waiting_bytes`` are those
-    of records that are in no file yet. ``deserializers`` are those of key and value, by default
-    those of the projection. ``field_ids`` are those of the columns in an Iceberg table, by path,
-    and ``partition_fields`` those that it is partitioned by.
+    ``offset_range`` may be unknown until `close`: then it is its beginning. ``waiting_bytes`` are
+    those of records that are in no file yet. ``deserializers`` are those of key and value, by
+    default those of the projection. ``field_ids`` are those of the columns in an Iceberg table, by
+    path, and ``partition_fields`` those that it is partitioned by.
     """
 
     def __init__(
         self,
         store: TableStore,
         projection: Projection,
-        wanted: OffsetRange,
+        offset_range: OffsetRange,
         writer_id: str,
         *,
         table_format: str = "parquet",
@@ -150,7 +150,7 @@ class RangeFiles:
         dead_letters: DeadLetterSink | None = None,
     ) -> None:
         self._store = store
-        self._wanted = wanted
+        self._offset_range = offset_range
         self._staging = f"{STAGING}/{writer_id}"
         self._dead_letters = dead_letters
         self._limits = time_limits(projection, partition_by)
@@ -159,7 +159,12 @@ class RangeFiles:
         )
         self._group_bytes = GROUP_BYTES if group_bytes is None else min(group_bytes, GROUP_BYTES)
         self._batches = ArrowBatches(
-            projection, wanted.topic, wanted.partition, deserializers, dead_letters, self._limits
+            projection,
+            offset_range.topic,
+            offset_range.partition,
+            deserializers,
+            dead_letters,
+            self._limits,
         )
         self._encoder = FileEncoder(
             table_format, projection, self._batches.schema, compression, field_ids or {}
@@ -218,8 +223,10 @@ class RangeFiles:
 
     def close_without_rows(self, now_ms: int) -> ReadRange:
         """Write and finish a file with the columns only, in the folders of the present time."""
-        wanted = self._wanted
-        file = self._file(self._divider.place_at(wanted.topic, wanted.partition, now_ms))
+        offset_range = self._offset_range
+        file = self._file(
+            self._divider.place_at(offset_range.topic, offset_range.partition, now_ms)
+        )
         try:
             with self._writing(file.staged):
                 self._open_output(file)
@@ -244,21 +251,23 @@ class RangeFiles:
         """
         while self._open:
             self._finish(next(iter(self._open)))
-        wanted = self._wanted
+        offset_range = self._offset_range
         if until_offset is not None:
-            wanted = replace(wanted, until_offset=until_offset)
+            offset_range = replace(offset_range, until_offset=until_offset)
         counts = counts or ReadCounts()
         skipped = (f"{batch.base_offset}-{batch.last_offset}" for batch in counts.skipped_batches)
         counts.bad_records += self._batches.bad_records
         unknown = self._batches.unknown
         counts.unknown.add(unknown.fields, unknown.paths)
-        files = [replace(done.file, path=self._final_path(wanted, done)) for done in self._done]
+        files = [
+            replace(done.file, path=self._final_path(offset_range, done)) for done in self._done
+        ]
         if self._dead_letters is not None:
-            files += self._dead_letters.close(wanted)
+            files += self._dead_letters.close(offset_range)
         return ReadRange(
-            *wanted.topic_partition,
-            wanted.from_offset,
-            wanted.until_offset,
+            *offset_range.topic_partition,
+            offset_range.from_offset,
+            offset_range.until_offset,
             tuple(files),
             counts.lost_offsets,
             counts.bad_records,
@@ -268,13 +277,13 @@ class RangeFiles:
             0 if self._dead_letters is None else self._dead_letters.produced,
         )
 
-    def _final_path(self, wanted: OffsetRange, done: _DoneFile) -> str:
+    def _final_path(self, offset_range: OffsetRange, done: _DoneFile) -> str:
         """The name of a file in the table.
 
         In a table with a catalog no name is used twice, as older versions of it have their files.
         """
         unique = done.file.staged.rpartition(".")[2] if self._has_unique_names else ""
-        return final_path(wanted, done.folders, done.number, self._encoder.ending, unique)
+        return final_path(offset_range, done.folders, done.number, self._encoder.ending, unique)
 
     def discard(self) -> None:
         """Remove what was written."""
@@ -309,7 +318,11 @@ class RangeFiles:
         number = self._numbers.get(place, 0)
         self._numbers[place] = number + 1
         # Without the ending of the format: no reader may take it for data.
-        name = task_name(self._wanted) if self._wanted.size else range_name(self._wanted)
+        name = (
+            task_name(self._offset_range)
+            if self._offset_range.size
+            else range_name(self._offset_range)
+        )
         staged = f"{self._staging}/{name}.{uuid.uuid4().hex}"
         return _OpenFile(staged, place, number, BackgroundFsync(self._store, staged))
 
@@ -320,7 +333,7 @@ class RangeFiles:
             batches, file.waiting = file.waiting, []
             self._waiting_bytes -= file.waiting_bytes
             file.waiting_rows = file.waiting_bytes = 0
-            file.rows += self._encoder.write(file.writer, batches, self._wanted.topic)
+            file.rows += self._encoder.write(file.writer, batches, self._offset_range.topic)
 
     def _open_output(self, file: _OpenFile) -> None:
         file.output = self._store.open_output(file.staged)
@@ -359,4 +372,4 @@ class RangeFiles:
         return storage_errors(f"cannot write {self._store.url}/{staged}")
 
     def __repr__(self) -> str:
-        return f"<RangeFiles {self._wanted}, {len(self._open)} open, {len(self._done)} done>"
+        return f"<RangeFiles {self._offset_range}, {len(self._open)} open, {len(self._done)} done>"

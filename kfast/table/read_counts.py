@@ -86,15 +86,15 @@ class ReadCounts:
     @property
     def differences(self) -> list[str]:
         """What was not read as it is in the log, in words; empty if `is_complete`."""
-        found = []
+        differences = []
         if self.lost_offsets:
-            found.append(f"{self.lost_offsets:,} lost offsets")
+            differences.append(f"{self.lost_offsets:,} lost offsets")
         if self.skipped_batches:
             count = len(self.skipped_batches)
-            found.append(f"{count:,} skipped batch{'es' if count > 1 else ''}")
+            differences.append(f"{count:,} skipped batch{'es' if count > 1 else ''}")
         if self.bad_records:
-            found.append(f"{self.bad_records:,} malformed records")
-        return found
+            differences.append(f"{self.bad_records:,} malformed records")
+        return differences
 
     def __str__(self) -> str:
         return ", ".join([f"{self.rows:,} records", *self.differences])
@@ -102,9 +102,9 @@ class ReadCounts:
 
 def _merged(batches: Iterable[SkippedBatch]) -> tuple[SkippedBatch, ...]:
     """Return each batch once: tasks that share one skip it each, some in pieces."""
-    found: dict[tuple[str, int, int], SkippedBatch] = {}
+    by_batch: dict[tuple[str, int, int], SkippedBatch] = {}
     for batch in batches:
         key = (batch.topic, batch.partition, batch.base_offset)
-        last = max(batch.last_offset, found[key].last_offset if key in found else -1)
-        found[key] = replace(batch, last_offset=last)
-    return tuple(sorted(found.values()))
+        last = max(batch.last_offset, by_batch[key].last_offset if key in by_batch else -1)
+        by_batch[key] = replace(batch, last_offset=last)
+    return tuple(sorted(by_batch.values()))

@@ -208,8 +208,8 @@ class RowChanges:
                 array = rows[name] if name in rows else batch.column(name)
             arrays.append(array)
             names.append(name)
-        made = arrow.RecordBatch.from_arrays([*arrays, is_deleted], names=[*names, DELETED])
-        return Changes(self._with_keys_before(made, value, operation), is_truncated)
+        changed_rows = arrow.RecordBatch.from_arrays([*arrays, is_deleted], names=[*names, DELETED])
+        return Changes(self._with_keys_before(changed_rows, value, operation), is_truncated)
 
     # --- events -----------------------------------------------------------------------------------
 
@@ -314,37 +314,37 @@ class RowChanges:
                 )
 
     def _with_keys_before(
-        self, made: pa.RecordBatch, value: pa.StructArray, operation: pa.Array
+        self, changed_rows: pa.RecordBatch, value: pa.StructArray, operation: pa.Array
     ) -> pa.RecordBatch:
         """Return the changes with deletions of the rows whose key an update has changed."""
         arrow, compute = self._arrow, self._compute
         if not self._columns.is_envelope or "before" not in _flat(value):
-            return made
+            return changed_rows
         before = self._rows(value, "before")
         keys = self._columns.keys
         if not all(name in before for name in keys):
-            return made
+            return changed_rows
         is_other = None
         for name in keys:
-            differs = compute.not_equal(before[name], made.column(name))
+            differs = compute.not_equal(before[name], changed_rows.column(name))
             is_other = differs if is_other is None else compute.or_kleene(is_other, differs)
         is_other = compute.and_(compute.fill_null(is_other, False), compute.equal(operation, "u"))
         if _first(compute, is_other) < 0:
-            return made
+            return changed_rows
         arrays = [
             before[name].filter(is_other)
             if name in keys
-            else arrow.nulls(compute.sum(is_other).as_py(), made.schema.field(name).type)
-            for name in made.schema.names[:-1]
+            else arrow.nulls(compute.sum(is_other).as_py(), changed_rows.schema.field(name).type)
+            for name in changed_rows.schema.names[:-1]
         ]
         count = len(arrays[0])
         deletions = arrow.RecordBatch.from_arrays(
-            [*arrays, arrow.array([True] * count)], schema=made.schema
+            [*arrays, arrow.array([True] * count)], schema=changed_rows.schema
         )
-        places = compute.multiply(arrow.array(range(made.num_rows), arrow.int64()), 2)
+        places = compute.multiply(arrow.array(range(changed_rows.num_rows), arrow.int64()), 2)
         earlier = compute.subtract(places.filter(is_other), 1)
         order = compute.sort_indices(arrow.concat_arrays([places, earlier]))
-        both = arrow.Table.from_batches([made, deletions], schema=made.schema)
+        both = arrow.Table.from_batches([changed_rows, deletions], schema=changed_rows.schema)
         (batch,) = both.take(order).combine_chunks().to_batches()
         return batch
 

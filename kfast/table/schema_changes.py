@@ -60,21 +60,25 @@ class SchemaChange:
         return ", ".join(parts) or "no change"
 
 
-def schema_change(found: str, wanted: str, url: str, table_format: str = "parquet") -> SchemaChange:
-    """Return what a table with some columns becomes by records with others; both are Spark's DDL.
+def schema_change(
+    table_ddl: str, records_ddl: str, url: str, table_format: str = "parquet"
+) -> SchemaChange:
+    """Compare the columns of a table with those of records, both in Spark's DDL.
 
     Raises ``ConfigurationError`` with table, column and both types if it cannot be.
     """
-    if found == wanted:
+    if table_ddl == records_ddl:
         return SchemaChange()
     comparison = _Comparison(url, table_format)
-    comparison.compare(field_of_ddl(found).type.fields, field_of_ddl(wanted).type.fields)
+    comparison.compare(field_of_ddl(table_ddl).type.fields, field_of_ddl(records_ddl).type.fields)
     return SchemaChange(tuple(comparison.added), tuple(comparison.widened), comparison.kept)
 
 
-def check_schema(found: str, wanted: str, url: str, table_format: str = "parquet") -> list[str]:
+def check_schema(
+    table_ddl: str, records_ddl: str, url: str, table_format: str = "parquet"
+) -> list[str]:
     """Return the paths of columns that a table gets; see `schema_change`."""
-    return [*schema_change(found, wanted, url, table_format).added]
+    return [*schema_change(table_ddl, records_ddl, url, table_format).added]
 
 
 def as_table(projection: Projection, change: SchemaChange) -> Projection:
@@ -150,10 +154,10 @@ class _Comparison:
             )
         self.added.append(path)
 
-    def _refused(self, old: SchemaField, path: str, found: str) -> ConfigurationError:
+    def _refused(self, old: SchemaField, path: str, actual: str) -> ConfigurationError:
         return ConfigurationError(
             f"{self._url} has the column {path} of type {_text(old)}",
-            found=f"this one has {found}",
+            found=f"this one has {actual}",
             hint="columns may be added, and numbers become wider: write to another folder",
         )
 

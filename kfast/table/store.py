@@ -137,10 +137,10 @@ class LocalStore:
     def stat(self, path: str) -> StoredFile | None:
         """Return size and time of a file, None if it does not exist."""
         try:
-            found = self._path(path).stat()
+            status = self._path(path).stat()
         except FileNotFoundError:
             return None
-        return StoredFile(path, found.st_size, found.st_mtime_ns // 1_000_000)
+        return StoredFile(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file, replacing an existing one."""
@@ -168,13 +168,13 @@ class LocalStore:
 
     def files(self, folder: str) -> list[StoredFile]:
         """Return all files below a folder; none if there is no folder."""
-        found = []
+        files = []
         for parent, _, names in os.walk(self._path(folder)):
             for name in names:
                 path = (Path(parent) / name).relative_to(self.url).as_posix()
                 if (file := self.stat(path)) is not None:
-                    found.append(file)
-        return sorted(found, key=lambda file: file.path)
+                    files.append(file)
+        return sorted(files, key=lambda file: file.path)
 
     def remove_empty_folders(self, folder: str) -> None:
         """Remove the folders below this one that have no files."""

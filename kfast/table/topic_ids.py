@@ -46,50 +46,50 @@ class TopicIds:
     ) -> None:
         self._store = store
         self._others = dict(earlier or {})
-        self._known: dict[str, str] | None = None
+        self._by_topic: dict[str, str] | None = None
         self._number = -1
         self._saved: dict[str, str] = {}
         self._earlier: set[str] = set()
 
     @property
-    def known(self) -> Mapping[str, str]:
+    def by_topic(self) -> Mapping[str, str]:
         """The ids under which topics were read so far."""
-        if self._known is None:
+        if self._by_topic is None:
             self._number, self._saved = self._load()
-            self._known = {**self._others, **self._saved}
-        return self._known
+            self._by_topic = {**self._others, **self._saved}
+        return self._by_topic
 
-    def changed(self, found: Mapping[str, str]) -> dict[str, str]:
+    def changed(self, ids: Mapping[str, str]) -> dict[str, str]:
         """Return the topics that have another id than they were read under, with the former id.
 
         An id that another one has followed is that of a broker whose metadata is out of date.
         """
         return {
             topic: former
-            for topic, topic_id in found.items()
-            if (former := self.known.get(topic, topic_id)) != topic_id
+            for topic, topic_id in ids.items()
+            if (former := self.by_topic.get(topic, topic_id)) != topic_id
             and topic_id not in self._earlier
         }
 
-    def adopt(self, found: Mapping[str, str]) -> None:
+    def adopt(self, ids: Mapping[str, str]) -> None:
         """Take the ids of topics that were not read before."""
-        self._known = {**found, **self.known}
+        self._by_topic = {**ids, **self.by_topic}
 
-    def accept(self, found: Mapping[str, str]) -> None:
+    def accept(self, ids: Mapping[str, str]) -> None:
         """Read all topics under these ids from now on."""
-        former = self.changed(found)
+        former = self.changed(ids)
         self._earlier.update(former.values())
-        self._known = {**found, **self.known, **{topic: found[topic] for topic in former}}
+        self._by_topic = {**ids, **self.by_topic, **{topic: ids[topic] for topic in former}}
 
     def save(self, topics: Collection[str]) -> None:
         """Keep the ids of these topics for the next run."""
         while self._store is not None:
-            wanted = {topic: at for topic, at in self.known.items() if topic in topics}
-            if wanted.items() <= self._saved.items():
+            ids = {topic: at for topic, at in self.by_topic.items() if topic in topics}
+            if ids.items() <= self._saved.items():
                 return
-            body = json.dumps({**self._saved, **wanted}, indent=1, sort_keys=True).encode()
+            body = json.dumps({**self._saved, **ids}, indent=1, sort_keys=True).encode()
             if self._store.create(_path(self._number + 1), body):
-                self._number, self._saved = self._number + 1, {**self._saved, **wanted}
+                self._number, self._saved = self._number + 1, {**self._saved, **ids}
                 if self._number > 0:
                     self._store.remove(_path(self._number - 1))
                 return
@@ -119,7 +119,7 @@ class TopicIds:
             ) from error
 
     def __repr__(self) -> str:
-        return f"<TopicIds of {len(self._known or {})} topics>"
+        return f"<TopicIds of {len(self._by_topic or {})} topics>"
 
 
 def _path(number: int) -> str:

@@ -45,52 +45,52 @@ class Converted(NamedTuple):
     bad: tuple[BadRows, ...] = ()
 
 
-def convert(node: ColumnData, wanted: SchemaField, path: str = "") -> Converted:
+def convert(node: ColumnData, target: SchemaField, path: str = "") -> Converted:
     """Return a column in a type of Spark that ``check_conversion`` has accepted."""
-    kind = wanted.type.kind
+    kind = target.type.kind
     if kind is Kind.STRUCT:
-        return _struct(node, wanted, path)
+        return _struct(node, target, path)
     if kind in {Kind.LIST, Kind.MAP}:
-        return _items(node, wanted, path)
+        return _items(node, target, path)
     if kind is Kind.TIMESTAMP:
-        return _timestamps(node, wanted, path)
+        return _timestamps(node, target, path)
     source = node.field.type
     if source.kind in _CONVERSIONS and source.kind is not kind:
-        return Converted(_CONVERSIONS[source.kind](node, wanted))
+        return Converted(_CONVERSIONS[source.kind](node, target))
     data = node.data
     if kind in _NUMBERS and source.kind is not kind:
-        data = read_only(data.astype(storage_dtype(wanted.type)))
-    return Converted(node.as_type(wanted, data=data, offsets=node.offsets))
+        data = read_only(data.astype(storage_dtype(target.type)))
+    return Converted(node.as_type(target, data=data, offsets=node.offsets))
 
 
-def _struct(node: ColumnData, wanted: SchemaField, path: str) -> Converted:
+def _struct(node: ColumnData, target: SchemaField, path: str) -> Converted:
     at = {field.name: number for number, field in enumerate(node.field.type.fields)}
     dot = "." if path else ""
-    made = [
+    members = [
         convert(node.children[at[field.name]], field, f"{path}{dot}{field.name}")
-        for field in wanted.type.fields
+        for field in target.type.fields
     ]
-    column = node.as_type(wanted, children=[each.column for each in made])
-    return Converted(column, tuple(bad for each in made for bad in each.bad))
+    column = node.as_type(target, children=[member.column for member in members])
+    return Converted(column, tuple(bad for member in members for bad in member.bad))
 
 
-def _items(node: ColumnData, wanted: SchemaField, path: str) -> Converted:
-    inner = f"{path}[]" if wanted.type.kind is Kind.LIST else f"{path}{{value}}"
-    made = [
+def _items(node: ColumnData, target: SchemaField, path: str) -> Converted:
+    inner = f"{path}[]" if target.type.kind is Kind.LIST else f"{path}{{value}}"
+    items = [
         convert(child, field, inner)
-        for child, field in zip(node.children, wanted.type.fields, strict=True)
+        for child, field in zip(node.children, target.type.fields, strict=True)
     ]
-    found = []
-    for each in made:
-        for bad in each.bad:  # from items to rows; the items of a slice are those of all rows
+    bad_rows = []
+    for item in items:
+        for bad in item.bad:  # from items to rows; the items of a slice are those of all rows
             rows = np.unique(np.searchsorted(node.offsets, bad.rows, side="right") - 1)
-            found.append(BadRows(bad.path, rows[(rows >= 0) & (rows < node.length)]))
-    children = [each.column for each in made]
-    column = node.as_type(wanted, offsets=node.offsets, children=children)
-    return Converted(column, tuple(bad for bad in found if len(bad.rows)))
+            bad_rows.append(BadRows(bad.path, rows[(rows >= 0) & (rows < node.length)]))
+    children = [item.column for item in items]
+    column = node.as_type(target, offsets=node.offsets, children=children)
+    return Converted(column, tuple(bad for bad in bad_rows if len(bad.rows)))
 
 
-def _timestamps(node: ColumnData, wanted: SchemaField, path: str) -> Converted:
+def _timestamps(node: ColumnData, target: SchemaField, path: str) -> Converted:
     unit, data = node.field.type.unit, node.data
     bad: tuple[BadRows, ...] = ()
     if unit == "ns":
@@ -102,61 +102,61 @@ def _timestamps(node: ColumnData, wanted: SchemaField, path: str) -> Converted:
         if beyond.any():
             bad = (BadRows(path, np.flatnonzero(beyond)),)
         data = read_only(data * factor)
-    return Converted(node.as_type(wanted, data=data), bad)
+    return Converted(node.as_type(target, data=data), bad)
 
 
 # --- kinds that Spark does not have ---------------------------------------------------------------
 
 
-def _unsigned(node: ColumnData, wanted: SchemaField) -> ColumnData:
+def _unsigned(node: ColumnData, target: SchemaField) -> ColumnData:
     """Return 64-bit numbers as decimals of 128 bits; narrower ones as wider numbers."""
-    if wanted.type.kind is not Kind.DECIMAL128:
-        return node.as_type(wanted, data=read_only(node.data.astype(storage_dtype(wanted.type))))
+    if target.type.kind is not Kind.DECIMAL128:
+        return node.as_type(target, data=read_only(node.data.astype(storage_dtype(target.type))))
     words = np.zeros((node.length, 2), np.uint64)
     words[:, _LOW] = node.data
-    return node.as_type(wanted, data=read_only(words.view("V16").reshape(-1)))
+    return node.as_type(target, data=read_only(words.view("V16").reshape(-1)))
 
 
-def _decimal(node: ColumnData, wanted: SchemaField) -> ColumnData:
+def _decimal(node: ColumnData, target: SchemaField) -> ColumnData:
     """Return decimals of 256 bits that need no more than 128 as such."""
     words = np.ascontiguousarray(node.data).view(np.uint64).reshape(-1, 4)
     half = words[:, :2] if _LOW == 0 else words[:, 2:]
-    return node.as_type(wanted, data=read_only(np.ascontiguousarray(half).view("V16").reshape(-1)))
+    return node.as_type(target, data=read_only(np.ascontiguousarray(half).view("V16").reshape(-1)))
 
 
-def _time(node: ColumnData, wanted: SchemaField) -> ColumnData:
-    return node.as_type(wanted, data=read_only(node.data.astype(np.int64, copy=False)))
+def _time(node: ColumnData, target: SchemaField) -> ColumnData:
+    return node.as_type(target, data=read_only(node.data.astype(np.int64, copy=False)))
 
 
-def _text_of_uuids(node: ColumnData, wanted: SchemaField) -> ColumnData:
+def _text_of_uuids(node: ColumnData, target: SchemaField) -> ColumnData:
     raw = np.ascontiguousarray(node.data).view(np.uint8).reshape(-1, 16)
     text = np.full((node.length, _UUID_CHARACTERS), ord("-"), np.uint8)
     places = [at for at in range(_UUID_CHARACTERS) if at not in _UUID_DASHES]
     text[:, places] = _HEX[raw].reshape(node.length, 32)
-    return _of_one_size(node, wanted, text.reshape(-1), _UUID_CHARACTERS)
+    return _of_one_size(node, target, text.reshape(-1), _UUID_CHARACTERS)
 
 
-def _fixed(node: ColumnData, wanted: SchemaField) -> ColumnData:
+def _fixed(node: ColumnData, target: SchemaField) -> ColumnData:
     raw = np.ascontiguousarray(node.data).view(np.uint8)
-    return _of_one_size(node, wanted, raw, node.field.type.size)
+    return _of_one_size(node, target, raw, node.field.type.size)
 
 
 def _of_one_size(
-    node: ColumnData, wanted: SchemaField, data: NDArray[Any], size: int
+    node: ColumnData, target: SchemaField, data: NDArray[Any], size: int
 ) -> ColumnData:
     is_wide = node.length * size > _INT32_MAX
     offsets = np.arange(node.length + 1, dtype=np.int64 if is_wide else np.int32) * size
-    return node.as_type(wanted, data=read_only(data), offsets=read_only(offsets))
+    return node.as_type(target, data=read_only(data), offsets=read_only(offsets))
 
 
-def _texts(node: ColumnData, wanted: SchemaField) -> ColumnData:
+def _texts(node: ColumnData, target: SchemaField) -> ColumnData:
     """Return the text of each row in place of its number in the dictionary."""
     texts = node.categories
     if texts is None or not texts.length:  # all rows are null
         offsets = read_only(np.zeros(node.length + 1, np.int32))
-        return node.as_type(wanted, data=read_only(np.zeros(0, np.uint8)), offsets=offsets)
-    made = texts.select(node.data)
-    return node.as_type(wanted, data=made.data, offsets=made.offsets)
+        return node.as_type(target, data=read_only(np.zeros(0, np.uint8)), offsets=offsets)
+    column = texts.select(node.data)
+    return node.as_type(target, data=column.data, offsets=column.offsets)
 
 
 _CONVERSIONS: Final[dict[Kind, Callable[[ColumnData, SchemaField], ColumnData]]] = {

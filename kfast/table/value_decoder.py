@@ -56,7 +56,7 @@ class DecodedValues:
         values: Values,
         node: ColumnData | None = None,
         is_bad: NDArray[np.bool_] | None = None,
-        found: FoundErrors | None = None,
+        errors: FoundErrors | None = None,
         beyond: tuple[BadRows, ...] = (),
     ) -> None:
         self.raw = raw
@@ -66,7 +66,7 @@ class DecodedValues:
         self.is_bad = is_bad
         """True where a value could not be read; None without any."""
         self._deserializer = deserializer
-        self._found = found
+        self._errors = errors
         self._beyond = beyond
 
     def __len__(self) -> int:
@@ -79,16 +79,16 @@ class DecodedValues:
         """Return the first rows."""
         if count == len(self):
             return self
-        rows, found = slice(0, count), self._found
-        if found is not None:
-            found = found.within(found.rows["row"] < count)
+        rows, errors = slice(0, count), self._errors
+        if errors is not None:
+            errors = errors.within(errors.rows["row"] < count)
         return DecodedValues(
             None if self.raw is None else self.raw[rows],
             self._deserializer,
             self.values if self.node is not None else select_values(self.values, rows),
             None if self.node is None else self.node.select(rows),
             None if self.is_bad is None else self.is_bad[rows],
-            found,
+            errors,
             tuple(bad._replace(rows=bad.rows[bad.rows < count]) for bad in self._beyond),
         )
 
@@ -108,15 +108,15 @@ class DecodedValues:
                 if self.raw is None:
                     return BadValue(reason, "", code="range", path=path)
                 return BadValue.of(reason, raw, is_number=True).detailed("range", path, -1)
-        found = self._found
-        if found is None:
+        errors = self._errors
+        if errors is None:
             return self._deserializer.explain(raw)
-        number = int(np.searchsorted(found.rows["row"], row))
-        schema_id = None if found.schema_ids is None else found.schema_ids[number]
-        return describe(self._deserializer, found.root, raw, found.rows[number], schema_id)
+        number = int(np.searchsorted(errors.rows["row"], row))
+        schema_id = None if errors.schema_ids is None else errors.schema_ids[number]
+        return describe(self._deserializer, errors.root, raw, errors.rows[number], schema_id)
 
     def rescued(self, headers: HeadersColumn | None) -> StringColumn | None:
-        """Return what of the values has no column, None if that is nothing."""
+        """Return the fields of the values that have no column, None if there are none."""
         unknown = None if self.node is None else self.node.unknown
         if unknown is None or self.raw is None:
             return None
@@ -131,31 +131,31 @@ class DecodedValues:
         """Return ``code path`` of each bad row, or the code alone if it is the whole value."""
         if self.is_bad is None:
             return {}
-        made: dict[int, str] = {}
-        found = self._found
-        if found is not None:
-            paths = [] if found.root is None else [path for path, _node in found.root.nodes()]
+        reasons: dict[int, str] = {}
+        errors = self._errors
+        if errors is not None:
+            paths = [] if errors.root is None else [path for path, _node in errors.root.nodes()]
             codes = {kind.value: kind.text for kind in ErrorKind}
-            for error in found.rows:
+            for error in errors.rows:
                 node = int(error["node"])
                 path = paths[node] if 0 <= node < len(paths) else ""
                 for index in error["indexes"][: error["depth"]].tolist():
                     path = path.replace("[]", f"[{index}]", 1)
-                made[int(error["row"])] = f"{codes[int(error['code'])]} {path}".rstrip()
+                reasons[int(error["row"])] = f"{codes[int(error['code'])]} {path}".rstrip()
         for path, rows in self._beyond:
-            made.update(dict.fromkeys(rows.tolist(), f"range {path}".rstrip()))
-        if found is None and not self._beyond:
+            reasons.update(dict.fromkeys(rows.tolist(), f"range {path}".rstrip()))
+        if errors is None and not self._beyond:
             return {int(row): self.bad_value(int(row)).code for row in np.flatnonzero(self.is_bad)}
-        return made
+        return reasons
 
 
 class ValueDecoder:
-    """Decodes ``"key"`` or ``"value"``; ``wanted`` is the type of the column, None without one."""
+    """Decodes ``"key"`` or ``"value"``; ``target`` is the type of the column, None without one."""
 
-    def __init__(self, column: str, deserializer: Deserializer, wanted: SchemaField | None) -> None:
+    def __init__(self, column: str, deserializer: Deserializer, target: SchemaField | None) -> None:
         self._column = column
         self._deserializer = deserializer
-        self._wanted = wanted
+        self._target = target
 
     def decode(
         self,
@@ -184,23 +184,25 @@ class ValueDecoder:
         if wait_for_schemas is not None:
             wait_for_schemas(raw, headers)
         if isinstance(deserializer, NativeDeserializer) and is_native(deserializer):
-            made = deserializer.decode_some(
+            column = deserializer.decode_some(
                 raw, headers, stop_at_first=stops, most_bytes=COLUMN_BYTES
             )
-            is_cut = made.first_bad < 0 or not stops
-            if is_cut and len(made.values) < len(raw):
-                raw = raw[: len(made.values)]
+            is_cut = column.first_bad < 0 or not stops
+            if is_cut and len(column.values) < len(raw):
+                raw = raw[: len(column.values)]
         else:
-            made = deserializer.deserialize_column(raw, headers, stop_at_first=stops)
-        node, beyond = self._converted(made.values, made.node)
-        is_bad = _with_beyond(made.is_bad, beyond, len(raw))
+            column = deserializer.deserialize_column(raw, headers, stop_at_first=stops)
+        node, beyond = self._converted(column.values, column.node)
+        is_bad = _with_beyond(column.is_bad, beyond, len(raw))
         if beyond and node is not None and is_bad is not None and not stops:
             node = node.with_nulls(is_bad)
-        decoded = DecodedValues(raw, deserializer, made.values, node, is_bad, made.errors, beyond)
+        decoded = DecodedValues(
+            raw, deserializer, column.values, node, is_bad, column.errors, beyond
+        )
         if stops and is_bad is not None:
             raise self._error(records, decoded, int(np.argmax(is_bad)), spelling)
-        if stops and made.first_bad >= 0:
-            raise self._error(records, decoded, made.first_bad, spelling)
+        if stops and column.first_bad >= 0:
+            raise self._error(records, decoded, column.first_bad, spelling)
         return decoded
 
     def _received(
@@ -225,14 +227,14 @@ class ValueDecoder:
         self, values: Values, node: ColumnData | None
     ) -> tuple[ColumnData | None, tuple[BadRows, ...]]:
         is_uuid = isinstance(values, UuidColumn)
-        if self._wanted is None or (node is None and not is_uuid):
+        if self._target is None or (node is None and not is_uuid):
             return node, ()
         from kfast.table import value_columns  # noqa: PLC0415 - typed columns only
 
         if isinstance(values, UuidColumn):
             node = value_columns.node_of_uuids(values.data, values.is_null)
         assert node is not None
-        return value_columns.convert(node, self._wanted)
+        return value_columns.convert(node, self._target)
 
     def _error(
         self,

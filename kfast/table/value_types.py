@@ -46,7 +46,7 @@ _PLAIN: Final = {
     "timestamp": DataType(Kind.TIMESTAMP, unit="us", is_utc=True),
     "timestamp_ntz": DataType(Kind.TIMESTAMP, unit="us"),
 }
-_JSON: Final = {made: name for name, made in _PLAIN.items()}
+_JSON: Final = {data_type: name for name, data_type in _PLAIN.items()}
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _BECOMES: Final = {
     Kind.UINT8: _PLAIN["short"],
@@ -118,21 +118,21 @@ def _type_of_spark(json_type: Any, path: str, depth: int) -> DataType:
     if kind == "struct":
         fields = tuple(
             field_of_spark(
-                each["type"],
-                f"{path}.{each['name']}",
-                each["name"],
-                is_nullable=each.get("nullable", True),
+                field["type"],
+                f"{path}.{field['name']}",
+                field["name"],
+                is_nullable=field.get("nullable", True),
                 depth=depth + 1,
             )
-            for each in json_type["fields"]
+            for field in json_type["fields"]
         )
         if not fields:
             raise ConfigurationError(f"{path} is a struct without fields", hint="name them")
         names = [field.name for field in fields]
-        for each in names:
-            if names.count(each) > 1:
+        for name in names:
+            if names.count(name) > 1:
                 raise ConfigurationError(
-                    f"{path}.{each} is in the schema twice", hint="name it once"
+                    f"{path}.{name} is in the schema twice", hint="name it once"
                 )
         return DataType(Kind.STRUCT, fields=fields)
     decimal = _DECIMAL.fullmatch(kind)
@@ -146,41 +146,41 @@ def _type_of_spark(json_type: Any, path: str, depth: int) -> DataType:
     return _PLAIN[kind]
 
 
-def json_of(made: DataType) -> Any:
+def json_of(data_type: DataType) -> Any:
     """Return a type of `in_spark` in Spark's JSON form."""
-    if made.kind is Kind.LIST:
-        item = made.item
+    if data_type.kind is Kind.LIST:
+        item = data_type.item
         return {
             "type": "array",
             "elementType": json_of(item.type),
             "containsNull": item.is_nullable,
         }
-    if made.kind is Kind.MAP:
-        value = made.fields[1]
+    if data_type.kind is Kind.MAP:
+        value = data_type.fields[1]
         return {
             "type": "map",
             "keyType": "string",
             "valueType": json_of(value.type),
             "valueContainsNull": value.is_nullable,
         }
-    if made.kind is Kind.STRUCT:
+    if data_type.kind is Kind.STRUCT:
         fields = [
             {
-                "name": each.name,
-                "type": json_of(each.type),
-                "nullable": each.is_nullable,
+                "name": field.name,
+                "type": json_of(field.type),
+                "nullable": field.is_nullable,
                 "metadata": {},
             }
-            for each in made.fields
+            for field in data_type.fields
         ]
         return {"type": "struct", "fields": fields}
-    if made.kind is Kind.DECIMAL128:
-        return f"decimal({made.precision},{made.scale})"
-    return _JSON[made]
+    if data_type.kind is Kind.DECIMAL128:
+        return f"decimal({data_type.precision},{data_type.scale})"
+    return _JSON[data_type]
 
 
 def in_spark(field: SchemaField, path: str) -> SchemaField:
-    """Return what a typed column becomes in Spark if nothing else is asked for.
+    """Return the field in Spark of a typed column for which no other type is asked.
 
     Raises
     ------
@@ -190,36 +190,36 @@ def in_spark(field: SchemaField, path: str) -> SchemaField:
     return SchemaField(field.name, _type_in_spark(field.type, path), field.is_nullable)
 
 
-def _type_in_spark(made: DataType, path: str) -> DataType:
-    if made.kind is Kind.LIST:
-        return DataType(Kind.LIST, fields=(in_spark(made.item, f"{path}[]").renamed(ITEM),))
-    if made.kind is Kind.MAP:
-        key, value = made.fields
+def _type_in_spark(data_type: DataType, path: str) -> DataType:
+    if data_type.kind is Kind.LIST:
+        return DataType(Kind.LIST, fields=(in_spark(data_type.item, f"{path}[]").renamed(ITEM),))
+    if data_type.kind is Kind.MAP:
+        key, value = data_type.fields
         inner = in_spark(value, f"{path}{{value}}").renamed("value")
         return DataType(Kind.MAP, fields=(in_spark(key, path).renamed("key"), inner))
-    if made.kind is Kind.STRUCT:
+    if data_type.kind is Kind.STRUCT:
         return DataType(
             Kind.STRUCT,
-            fields=tuple(in_spark(each, f"{path}.{each.name}") for each in made.fields),
+            fields=tuple(in_spark(field, f"{path}.{field.name}") for field in data_type.fields),
         )
-    if made.kind is Kind.TIMESTAMP:
-        return replace(made, unit="us")
-    if made.kind is Kind.RAW:
-        return _PLAIN["string" if made.is_json else "binary"]
-    if made.kind in {Kind.DECIMAL128, Kind.DECIMAL256}:
-        if made.precision > MAX_PRECISION[Kind.DECIMAL128]:
+    if data_type.kind is Kind.TIMESTAMP:
+        return replace(data_type, unit="us")
+    if data_type.kind is Kind.RAW:
+        return _PLAIN["string" if data_type.is_json else "binary"]
+    if data_type.kind in {Kind.DECIMAL128, Kind.DECIMAL256}:
+        if data_type.precision > MAX_PRECISION[Kind.DECIMAL128]:
             raise ConfigurationError(
-                f"{path} has {made.precision} digits, and decimals of Spark have 38 at most",
+                f"{path} has {data_type.precision} digits, and decimals of Spark have 38 at most",
                 hint="leave it out of the schema",
             )
-        return DataType(Kind.DECIMAL128, precision=made.precision, scale=made.scale)
-    return _BECOMES.get(made.kind) or DataType(made.kind)
+        return DataType(Kind.DECIMAL128, precision=data_type.precision, scale=data_type.scale)
+    return _BECOMES.get(data_type.kind) or DataType(data_type.kind)
 
 
 # --- which columns become which -------------------------------------------------------------------
 
 
-def check_conversion(has: SchemaField, wanted: SchemaField, path: str) -> None:
+def check_conversion(source: SchemaField, target: SchemaField, path: str) -> None:
     """Check that a typed column can become one of Spark's.
 
     Members of structs are found by name, in any order; those that are not wanted are left out.
@@ -229,52 +229,52 @@ def check_conversion(has: SchemaField, wanted: SchemaField, path: str) -> None:
     ConfigurationError
         It cannot; the message has path and both types.
     """
-    if has.is_nullable and not wanted.is_nullable:
+    if source.is_nullable and not target.is_nullable:
         raise ConfigurationError(
             f"{path} is NOT NULL, and may be null in the schema of the values",
             hint="leave NOT NULL out",
         )
-    found, target = has.type, wanted.type
-    if found.kind is target.kind is Kind.LIST:
-        check_conversion(found.item, target.item, f"{path}[]")
+    source_type, target_type = source.type, target.type
+    if source_type.kind is target_type.kind is Kind.LIST:
+        check_conversion(source_type.item, target_type.item, f"{path}[]")
         return
-    if found.kind is target.kind is Kind.MAP:
-        check_conversion(found.fields[1], target.fields[1], f"{path}{{value}}")
+    if source_type.kind is target_type.kind is Kind.MAP:
+        check_conversion(source_type.fields[1], target_type.fields[1], f"{path}{{value}}")
         return
-    if found.kind is target.kind is Kind.STRUCT:
-        known = {field.name: field for field in found.fields}
-        for field in target.fields:
+    if source_type.kind is target_type.kind is Kind.STRUCT:
+        fields = {field.name: field for field in source_type.fields}
+        for field in target_type.fields:
             inner_path = f"{path}.{field.name}"
-            if field.name not in known:
-                near = did_you_mean(field.name, known)
+            if field.name not in fields:
+                near = did_you_mean(field.name, fields)
                 raise ConfigurationError(
                     f"{inner_path} is not in the schema of the values"
                     + (f"; did you mean {near}?" if near else ""),
-                    found=f"it has {', '.join(known)}",
+                    found=f"it has {', '.join(fields)}",
                     hint="names of fields are case-sensitive",
                 )
-            check_conversion(known[field.name], field, inner_path)
+            check_conversion(fields[field.name], field, inner_path)
         return
     becomes = None
-    if found.kind not in {Kind.LIST, Kind.MAP, Kind.STRUCT}:
-        becomes = _type_in_spark(found, path)
-        if becomes == target or target.kind in _WIDER.get(found.kind, ()):
+    if source_type.kind not in {Kind.LIST, Kind.MAP, Kind.STRUCT}:
+        becomes = _type_in_spark(source_type, path)
+        if becomes == target_type or target_type.kind in _WIDER.get(source_type.kind, ()):
             return
-    shown = found.kind.name.lower() if becomes is None else sql_type(json_of(becomes))
+    shown = source_type.kind.name.lower() if becomes is None else sql_type(json_of(becomes))
     raise ConfigurationError(
-        f"{path} is {shown} in the schema of the values, not {sql_type(json_of(target))}",
+        f"{path} is {shown} in the schema of the values, not {sql_type(json_of(target_type))}",
         hint="use that type, and cast the column in the query",
     )
 
 
-def wanted_paths(wanted: SchemaField) -> list[str] | None:
+def wanted_paths(target: SchemaField) -> list[str] | None:
     """Return the ``columns=`` of a deserializer that leave out what is not wanted.
 
     None for all: values that are no structs, and names that paths cannot have.
     """
     is_plain = all(
-        _STEP.fullmatch(field.name) for _path, node in wanted.nodes() for field in node.type.fields
+        _STEP.fullmatch(field.name) for _path, node in target.nodes() for field in node.type.fields
     )
-    if wanted.type.kind is not Kind.STRUCT or not is_plain:
+    if target.type.kind is not Kind.STRUCT or not is_plain:
         return None
-    return [path for path, node in wanted.nodes() if not node.type.fields and "{key}" not in path]
+    return [path for path, node in target.nodes() if not node.type.fields and "{key}" not in path]

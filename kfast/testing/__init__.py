@@ -6,8 +6,8 @@ part of a consumer: nothing of it is loaded by ``import kfast``.
 
 File map, from the log to the network
 -------------------------------------
-batches, log, writer    record batches; one partition's log; records appended to it
-topology, cluster       nodes, topics and partitions; FakeCluster, which changes them
+batches, log            record batches; one partition's log
+topology, cluster       nodes, topics, partitions and their writer; FakeCluster, which changes them
 changes                 the lock of that state, and the listeners of its changes
 fetch_sessions          KIP-227 sessions of one node
 groups/                 coordinators, classic groups, KIP-848 groups, committed offsets
@@ -17,7 +17,7 @@ apis/, context          handlers of requests
 answers                 responses that are sent later or in another version
 faults, fault_table     errors, delays, dropped connections, and the requests they hit
 request_log             the requests so far
-headers, dispatch       frames; from a request's bytes to its handler and back
+headers                 frames: request headers to read, responses to write
 connection              one client connection, sans-IO: bytes in, bytes out, time as an argument
 server, fake_kafka      sockets and the only thread
 """

@@ -29,10 +29,11 @@ from kfast.testing.topology import (
     FakePartition,
     FakeTopic,
     MetadataView,
+    PartitionWriter,
+    Value,
     metadata_view,
     topic_id_of,
 )
-from kfast.testing.writer import PartitionWriter, Value
 
 DEFAULT_FETCH_MAX_BYTES: Final = 55 * 1024 * 1024
 """A broker's own ``fetch.max.bytes``."""

@@ -6,6 +6,9 @@ is out, so answers keep their order and a long poll holds up everything behind i
 
 Life of a request: bytes of its size and header -> (early faults) -> whole frame -> logged -> fault
 plan -> handler -> (waiting) -> frame -> chunks at their times -> next request.
+
+A request is refused as a broker refuses it: an unknown API, a version outside the offered range
+(except ApiVersions) or a body that cannot be decoded is logged, and its connection closed.
 """
 
 from __future__ import annotations
@@ -13,14 +16,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from kfast.errors import KafkaError
+from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.message import Message
-from kfast.testing.answers import DelayedAnswer, VersionedAnswer
+from kfast.protocol.messages import REQUESTS
+from kfast.testing.answers import Answer, DelayedAnswer, VersionedAnswer
+from kfast.testing.apis import HANDLERS
 from kfast.testing.cluster import FakeCluster
-from kfast.testing.dispatch import answer_request, encode_answer, parse_request
+from kfast.testing.context import RequestContext
 from kfast.testing.fault_table import CONNECT, ReplyPlan
+from kfast.testing.headers import decode_request_header, encode_response
 from kfast.testing.request_log import LoggedRequest
 from kfast.testing.sasl import SaslSession
 
@@ -28,6 +35,70 @@ MAX_REQUEST_BYTES: Final = 100 * 1024 * 1024
 
 _SIZE: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">ihhi")  # size, api key, version, correlation id
+
+
+@dataclass(frozen=True, slots=True)
+class _ParsedRequest:
+    """A request frame taken apart.
+
+    Attributes
+    ----------
+    entry : LoggedRequest
+        As it goes into the request log.
+    is_refused : bool
+        The broker closes the connection instead of answering.
+    """
+
+    entry: LoggedRequest
+    is_refused: bool
+
+
+def _parse_request(
+    cluster: FakeCluster, node_id: int, connection_id: int, frame: bytes, now_ms: int
+) -> _ParsedRequest:
+    """Take a request frame (without size prefix) apart."""
+    header = decode_request_header(frame)
+    message: Any = None
+    offered = cluster.api_versions(node_id).get(header.api_key)
+    is_in_range = offered is not None and offered[0] <= header.api_version <= offered[1]
+    request_class = REQUESTS.get(header.api_key)
+    if is_in_range and header.api_key in HANDLERS and request_class is not None:
+        try:
+            message = request_class.decode(frame, header.api_version, header.body_offset)
+        except KafkaError:
+            message = None
+    entry = LoggedRequest(
+        header.api_key,
+        header.api_version,
+        header.correlation_id,
+        header.client_id,
+        message,
+        node_id,
+        connection_id,
+        now_ms,
+    )
+    is_version_question = header.api_key == ApiKey.API_VERSIONS and not is_in_range
+    return _ParsedRequest(entry, message is None and not is_version_question)
+
+
+def _answer_request(
+    cluster: FakeCluster, entry: LoggedRequest, plan: ReplyPlan, now_ms: int
+) -> Answer:
+    """Let the handler of the API answer."""
+    return HANDLERS[entry.api_key](RequestContext(cluster, entry, plan, now_ms), entry.message)
+
+
+def _encode_answer(
+    answer: Message | VersionedAnswer, entry: LoggedRequest, plan: ReplyPlan
+) -> bytes:
+    """Return the frame to send, after all edits of the plan."""
+    if not isinstance(answer, VersionedAnswer):
+        answer = VersionedAnswer(answer, entry.version)
+    if plan.throttle_time_ms and hasattr(answer.message, "throttle_time_ms"):
+        answer.message.throttle_time_ms = plan.throttle_time_ms
+    plan.edit_message(answer.message, entry)
+    frame = encode_response(answer.message, answer.version, entry.correlation_id)
+    return plan.edit_frame(frame)
 
 
 @dataclass(slots=True)
@@ -251,7 +322,7 @@ class BrokerConnection:
 
     def _handle(self, frame: bytes, now_ms: int) -> None:
         try:
-            parsed = parse_request(self.cluster, self.node_id, self.connection_id, frame, now_ms)
+            parsed = _parse_request(self.cluster, self.node_id, self.connection_id, frame, now_ms)
         except KafkaError:
             self.close()
             return
@@ -265,7 +336,7 @@ class BrokerConnection:
         if parsed.is_refused or not is_in_order:
             self.close()
             return
-        answer = answer_request(self.cluster, entry, plan, now_ms)
+        answer = _answer_request(self.cluster, entry, plan, now_ms)
         if isinstance(answer, DelayedAnswer):
             self._waiting = _Waiting(entry, plan, answer)
         else:
@@ -283,7 +354,7 @@ class BrokerConnection:
             if self._has_input_ended:
                 self.close()
             return
-        frame = encode_answer(answer, entry, plan)
+        frame = _encode_answer(answer, entry, plan)
         if frame:
             self._outgoing = _Outgoing(frame, plan, now_ms)
         else:

@@ -63,5 +63,5 @@ def has_empty_version_refusal(release: str) -> bool:
     Brokers before 2.4 (KIP-511) say error 35 and nothing else; later ones add the range they
     accept for ApiVersions itself.
     """
-    major, minor = (int(part) for part in release.split("."))
+    major, minor = (int(number) for number in release.split("."))
     return (major, minor) < (2, 4)

@@ -83,7 +83,7 @@ class ScramServer:
     def _first(self, text: str) -> str:
         _check(text.startswith("n,,"))
         bare = text[3:]
-        fields = dict(part.split("=", 1) for part in bare.split(","))
+        fields = dict(attribute.split("=", 1) for attribute in bare.split(","))
         user = fields["n"].replace("=2C", ",").replace("=3D", "=")
         passwords = self._tokens if fields.get("tokenauth") == "true" else self._users
         if user not in passwords:

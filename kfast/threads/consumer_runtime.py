@@ -400,7 +400,7 @@ class ConsumerRuntime:
             raise IllegalStateError("this runtime is not for administrative look-ups")
         deadline_ms = self.clock.deadline_ms(timeout_ms)
         return self.call(
-            question.what,
+            question.name,
             lambda now_ms: admin.ask(question, keys, now_ms, deadline_ms),
             timeout_ms + ANSWER_SLACK_MS,
         )

@@ -16,10 +16,10 @@ import pytest
 
 from kfast import cli
 from kfast._base.clock import SystemClock
+from kfast.cli.ingest_report import IngestLines
 from kfast.errors import StorageError
 from kfast.table.ingest import Ingest
 from kfast.table.ingest.options import IngestOptions
-from kfast.table.ingest_lines import IngestLines
 from kfast.table.publish import Publisher
 from tests.end_to_end.ingests import Table, Truth
 from tests.end_to_end.stage import eventually
@@ -178,9 +178,8 @@ def test_warnings_of_the_command(
 
 SHOWING = """
 import logging
-from tests.unit.cli.progress_reports import Clock, Reading, progress_of
-from kfast.cli.log_lines import logged_warnings
-from kfast.cli.progress import Counts, can_draw
+from tests.unit.cli.test_progress import Clock, Reading, progress_of
+from kfast.cli.progress import Counts, can_draw, logged_warnings
 
 clock = Clock()
 progress = progress_of(Counts(5), Reading(1_000_000), clock, is_drawn=can_draw(2))

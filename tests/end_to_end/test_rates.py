@@ -11,7 +11,7 @@ import pytest
 import kfast
 from bench.e2e.contestants import CONTESTANTS, Target
 from bench.e2e.worker import measure
-from kfast.demo.race import time_kfast
+from kfast.demo.contestants import time_kfast
 
 TOTAL = 1_000_000
 FETCH_SECONDS = 0.05

@@ -24,7 +24,7 @@ from kfast.protocol.api_keys import ApiKey
 from kfast.table.group_commits import GroupCommits
 from kfast.table.topic_ids import id_text
 from kfast.testing.cluster import FakeCluster
-from kfast.testing.groups.committed_offsets import Committed
+from kfast.testing.groups.group_coordinator import Committed
 from kfast.types import OffsetOfTopic, format_uuid, topic_id_of
 from tests.end_to_end.groups import GROUP, PROTOCOLS, cluster_of, committed, member
 from tests.end_to_end.stage import Stage, eventually, offsets, read

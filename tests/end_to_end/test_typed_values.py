@@ -320,7 +320,7 @@ class Registered(Lines):
         return [KEY] if needs and not self.known else []
 
     def learn(self, answers: SchemaAnswers) -> None:
-        assert KEY in answers.found
+        assert KEY in answers.schemas
         self.known = True
 
 

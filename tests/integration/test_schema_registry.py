@@ -164,11 +164,11 @@ def test_schemas_of_the_real_one(registry: LocalRegistry) -> None:
         assert client.latest("r-twin").id == number
         key = SchemaKey.of_id(proto)
         answers = client.wait_for([key], is_serialized=True)
-        assert answers.found[key].schema_type == "PROTOBUF"
-        assert answers.found[key].descriptor is None
+        assert answers.schemas[key].schema_type == "PROTOBUF"
+        assert answers.schemas[key].descriptor is None
         wanted = client.latest("r-twin").text
         global_ids = [SchemaKey.of_global_id(each) for each in range(1, 10)]
-        texts = [schema.text for schema in client.wait_for(global_ids).found.values()]
+        texts = [schema.text for schema in client.wait_for(global_ids).schemas.values()]
         assert texts.count(wanted) == 2  # one per version of a subject, and one id
         with pytest.raises(SchemaRegistryError, match="has no schema id 4711"):
             client.schema(4711)
@@ -321,7 +321,7 @@ def test_headers_as_confluent_kafka_writes_them() -> None:
             assert isinstance(raw, bytes)
             with SchemaRegistry(fake.url) as client:
                 key = SchemaKey.of_guid(raw)
-                assert client.wait_for([key]).found[key].guid == guid
+                assert client.wait_for([key]).schemas[key].guid == guid
 
 
 # --- the command line -----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kfast.testing.batches import Record, offset_deltas
 from kfast.testing.log import read_batch
-from kfast.testing.writer import PartitionWriter
+from kfast.testing.topology import PartitionWriter
 from tests.reference.batches import encode_message_set, encode_record_batch
 from tests.reference.compression import Codec
 

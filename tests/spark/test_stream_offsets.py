@@ -382,8 +382,8 @@ def test_ids_of_topics_are_kept_by_several_sources_of_a_query(tmp_path: Path) ->
         source.adopt({f"t{number}": "x", "both": "y"})
     for number, source in enumerate(sources):
         source.save([f"t{number}", "both"])
-    assert TopicIds(store).known == {"t0": "x", "t1": "x", "both": "y"}
+    assert TopicIds(store).by_topic == {"t0": "x", "t1": "x", "both": "y"}
     assert len(store.files("")) == 1
     store.create("kfast-topics/5.json", b"{")
     with pytest.raises(ConfigurationError, match=r"kfast-topics/5.json does not have the ids"):
-        TopicIds(store).known  # noqa: B018 - raises
+        TopicIds(store).by_topic  # noqa: B018 - raises

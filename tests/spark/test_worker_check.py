@@ -68,8 +68,8 @@ def test_sources_and_readers_name_the_process_that_has_no_kfast(tmp_path: Path) 
     """Q-11: also where an executor joins after an ingest has begun."""
     from kfast.spark import KafkaDataSource  # noqa: PLC0415 - needs pyspark
     from kfast.spark.source.batch_reader import KafkaBatchReader  # noqa: PLC0415
-    from kfast.spark.source.checked_pickle import checked_source  # noqa: PLC0415
     from kfast.spark.source.stream_reader import KafkaStreamReader  # noqa: PLC0415
+    from kfast.spark.source.worker_check import checked_source  # noqa: PLC0415
 
     python = without_kfast(tmp_path / "bare")
     projection: Any = None
@@ -88,7 +88,7 @@ def test_sources_and_readers_name_the_process_that_has_no_kfast(tmp_path: Path) 
 def test_a_kfast_that_does_not_have_the_class_is_named(tmp_path: Path) -> None:
     """Q-11: it is another version's."""
     from kfast.spark import KafkaDataSource  # noqa: PLC0415 - needs pyspark
-    from kfast.spark.source.checked_pickle import checked_source  # noqa: PLC0415
+    from kfast.spark.source.worker_check import checked_source  # noqa: PLC0415
 
     other = other_kfast(tmp_path)
     python = interpreter(tmp_path / "other", PACKAGES / "pyspark", PACKAGES / "py4j", other)

@@ -53,7 +53,7 @@ _RETRIED: Final = frozenset({ErrorAction.RETRY, ErrorAction.FIND_COORDINATOR})
 
 
 @dataclass(slots=True, eq=False)
-class _Open:
+class _OpenKey:
     """One key without an answer yet."""
 
     key: Key
@@ -73,7 +73,7 @@ class _Asked:
     question: Question
     started_ms: int
     deadline_ms: int
-    open: dict[Key, _Open] | None
+    open: dict[Key, _OpenKey] | None
     """None: all brokers, once they are known."""
     answers: Answers = field(default_factory=dict)
     result: PendingResult[Answers] = field(default_factory=PendingResult)
@@ -84,7 +84,7 @@ class _Sent:
     """One request; ``form`` is None for FindCoordinator."""
 
     asked: _Asked
-    keys: Sequence[_Open]
+    keys: Sequence[_OpenKey]
     form: Form | None
     is_batched: bool
 
@@ -117,8 +117,8 @@ class AdminRequests:
             asked.result.add_callback(lambda _: self._asked.remove(asked))
         return asked.result
 
-    def _opened(self, key: Key) -> _Open:
-        return _Open(key, key if isinstance(key, int) else self._coordinators.get(key))
+    def _opened(self, key: Key) -> _OpenKey:
+        return _OpenKey(key, key if isinstance(key, int) else self._coordinators.get(key))
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -141,32 +141,32 @@ class AdminRequests:
             if asked.open is None:
                 asked.open = {node_id: self._opened(node_id) for node_id in brokers}
             due = []
-            for each in list(asked.open.values()):
-                if each.is_in_flight:
+            for open_key in list(asked.open.values()):
+                if open_key.is_in_flight:
                     continue
-                if each.not_before_ms > now_ms:
-                    next_ms = min(next_ms, each.not_before_ms - now_ms)
-                elif self._has_place(asked, each):
-                    due.append(each)
+                if open_key.not_before_ms > now_ms:
+                    next_ms = min(next_ms, open_key.not_before_ms - now_ms)
+                elif self._has_place(asked, open_key):
+                    due.append(open_key)
             requests += self._requests(asked, due)
         return PollResult(requests, next_ms)
 
-    def _has_place(self, asked: _Asked, each: _Open) -> bool:
+    def _has_place(self, asked: _Asked, open_key: _OpenKey) -> bool:
         """Return whether a key is still to be asked for: a broker that has left has no groups."""
-        if each.node_id is None or each.node_id in self._metadata.cluster.brokers:
+        if open_key.node_id is None or open_key.node_id in self._metadata.cluster.brokers:
             return True
-        if isinstance(each.key, str):
-            each.node_id = None
+        if isinstance(open_key.key, str):
+            open_key.node_id = None
             return True
-        self._answer(asked, each, ())
+        self._answer(asked, open_key, ())
         return False
 
-    def _requests(self, asked: _Asked, due: Sequence[_Open]) -> list[UnsentRequest]:
-        places: dict[tuple[int | None, int], list[_Open]] = {}
-        for each in due:
-            places.setdefault((each.node_id, -1 if each.node_id is None else each.form), []).append(
-                each
-            )
+    def _requests(self, asked: _Asked, due: Sequence[_OpenKey]) -> list[UnsentRequest]:
+        places: dict[tuple[int | None, int], list[_OpenKey]] = {}
+        for open_key in due:
+            places.setdefault(
+                (open_key.node_id, -1 if open_key.node_id is None else open_key.form), []
+            ).append(open_key)
         requests = []
         for (node_id, number), keys in places.items():
             form = None if node_id is None else asked.question.forms[number]
@@ -174,15 +174,15 @@ class AdminRequests:
             size = _MOST_KEYS if is_batched else 1
             for start in range(0, len(keys), size):
                 some = keys[start : start + size]
-                for each in some:
-                    each.is_in_flight = True
+                for open_key in some:
+                    open_key.is_in_flight = True
                 sent = _Sent(asked, some, form, is_batched)
                 requests.append(self._request(sent, node_id))
         return requests
 
     def _request(self, sent: _Sent, node_id: int | None) -> UnsentRequest:
         form = sent.form
-        keys: list[Any] = [each.key for each in sent.keys]
+        keys: list[Any] = [open_key.key for open_key in sent.keys]
         if form is None:
             least = FIRST_BATCHED_VERSION
             return UnsentRequest(
@@ -208,8 +208,8 @@ class AdminRequests:
     ) -> None:
         """Take the answers about the keys of a request."""
         sent = cast("_Sent", request.context)
-        for each in sent.keys:
-            each.is_in_flight = False
+        for open_key in sent.keys:
+            open_key.is_in_flight = False
         if sent.asked.result.is_done:
             return
         if sent.form is None:
@@ -219,48 +219,54 @@ class AdminRequests:
 
     def _coordinators_found(self, sent: _Sent, response: ClientResponse, now_ms: int) -> None:
         message = cast("FindCoordinatorResponse", response.message)
-        for each in sent.keys:
-            group_id = cast("str", each.key)
-            found = found_coordinator(message, response.api_version, group_id)
-            if found is None:
-                error: KafkaError = _missing("FindCoordinator", each.key, response.node_id)
-                self._retry(each, error, now_ms)
-            elif found.error_code:
-                error = coordinator_error(found, group_id, len(self._metadata.cluster.brokers))
-                if _ACTIONS.of(found.error_code) in _RETRIED:
-                    self._retry(each, error, now_ms)
+        for open_key in sent.keys:
+            group_id = cast("str", open_key.key)
+            coordinator = found_coordinator(message, response.api_version, group_id)
+            if coordinator is None:
+                error: KafkaError = _missing("FindCoordinator", open_key.key, response.node_id)
+                self._retry(open_key, error, now_ms)
+            elif coordinator.error_code:
+                error = coordinator_error(
+                    coordinator, group_id, len(self._metadata.cluster.brokers)
+                )
+                if _ACTIONS.of(coordinator.error_code) in _RETRIED:
+                    self._retry(open_key, error, now_ms)
                 else:
-                    self._answer(sent.asked, each, error)
-            elif not has_address(found):
-                error = impossible_coordinator(found, group_id, response.node_id)
-                self._retry(each, error, now_ms)
+                    self._answer(sent.asked, open_key, error)
+            elif not has_address(coordinator):
+                error = impossible_coordinator(coordinator, group_id, response.node_id)
+                self._retry(open_key, error, now_ms)
             else:
-                if found.node_id not in self._metadata.cluster.brokers:
-                    self._metadata.add_broker(Node(found.node_id, found.host, found.port))
-                each.node_id = self._coordinators[group_id] = found.node_id
+                if coordinator.node_id not in self._metadata.cluster.brokers:
+                    self._metadata.add_broker(
+                        Node(coordinator.node_id, coordinator.host, coordinator.port)
+                    )
+                open_key.node_id = self._coordinators[group_id] = coordinator.node_id
 
     def _replied(self, sent: _Sent, form: Form, response: ClientResponse, now_ms: int) -> None:
-        keys = [each.key for each in sent.keys]
+        keys = [open_key.key for open_key in sent.keys]
         replies = form.read(response, keys)
-        what = sent.asked.question.what
-        for each in sent.keys:
-            reply = replies.get(each.key)
+        name = sent.asked.question.name
+        for open_key in sent.keys:
+            reply = replies.get(open_key.key)
             if reply is None:
-                self._retry(each, _missing(what, each.key, response.node_id), now_ms)
+                self._retry(open_key, _missing(name, open_key.key, response.node_id), now_ms)
             elif reply.error_code == 0:
-                self._answer(sent.asked, each, reply.value)
+                self._answer(sent.asked, open_key, reply.value)
             elif reply.error_code in form.next_form_on:
-                each.form += 1
+                open_key.form += 1
             else:
                 error = exception_for(
-                    reply.error_code, f"{_subject(each.key)}: {what} failed", node=response.node_id
+                    reply.error_code,
+                    f"{_subject(open_key.key)}: {name} failed",
+                    node=response.node_id,
                 )
                 if _ACTIONS.of(reply.error_code) in _RETRIED:
                     if _ACTIONS.of(reply.error_code) is ErrorAction.FIND_COORDINATOR:
-                        self._forget_coordinator(each)
-                    self._retry(each, error, now_ms)
+                        self._forget_coordinator(open_key)
+                    self._retry(open_key, error, now_ms)
                 else:
-                    self._answer(sent.asked, each, error)
+                    self._answer(sent.asked, open_key, error)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
         """Use the next form, or retry, or end with the error."""
@@ -270,8 +276,8 @@ class AdminRequests:
             self._finds_several = False
         elif error.retriable:
             self._metadata.request_update()
-        for each in sent.keys:
-            each.is_in_flight = False
+        for open_key in sent.keys:
+            open_key.is_in_flight = False
             if sent.asked.result.is_done:
                 continue
             if is_version and sent.form is None and sent.is_batched:
@@ -279,32 +285,32 @@ class AdminRequests:
             if (
                 is_version
                 and sent.form is not None
-                and each.form + 1 < len(sent.asked.question.forms)
+                and open_key.form + 1 < len(sent.asked.question.forms)
             ):
-                each.form += 1
+                open_key.form += 1
             elif error.retriable:
-                self._forget_coordinator(each)
-                self._retry(each, error, now_ms)
+                self._forget_coordinator(open_key)
+                self._retry(open_key, error, now_ms)
             else:
-                self._answer(sent.asked, each, error)
+                self._answer(sent.asked, open_key, error)
 
-    def _forget_coordinator(self, each: _Open) -> None:
-        if isinstance(each.key, str):
-            self._coordinators.pop(each.key, None)
-            each.node_id = None
+    def _forget_coordinator(self, open_key: _OpenKey) -> None:
+        if isinstance(open_key.key, str):
+            self._coordinators.pop(open_key.key, None)
+            open_key.node_id = None
 
-    def _retry(self, each: _Open, error: KafkaError, now_ms: int) -> None:
-        each.last_error = error
-        each.not_before_ms = now_ms + self._backoff.backoff_ms(each.attempts, self._clock)
-        each.attempts += 1
+    def _retry(self, open_key: _OpenKey, error: KafkaError, now_ms: int) -> None:
+        open_key.last_error = error
+        open_key.not_before_ms = now_ms + self._backoff.backoff_ms(open_key.attempts, self._clock)
+        open_key.attempts += 1
 
     # --- ends -------------------------------------------------------------------------------------
 
     @staticmethod
-    def _answer(asked: _Asked, each: _Open, answer: object) -> None:
-        asked.answers[each.key] = answer
+    def _answer(asked: _Asked, open_key: _OpenKey, answer: object) -> None:
+        asked.answers[open_key.key] = answer
         if asked.open is not None:
-            asked.open.pop(each.key, None)
+            asked.open.pop(open_key.key, None)
             if not asked.open:
                 asked.result.complete(asked.answers)
 
@@ -314,9 +320,9 @@ class AdminRequests:
         if asked.open is None:
             asked.result.fail(_timed_out("the cluster", asked.question, waited_ms, None))
             return
-        for each in asked.open.values():
-            asked.answers[each.key] = _timed_out(
-                _subject(each.key), asked.question, waited_ms, each.last_error
+        for open_key in asked.open.values():
+            asked.answers[open_key.key] = _timed_out(
+                _subject(open_key.key), asked.question, waited_ms, open_key.last_error
             )
         asked.result.complete(asked.answers)
 
@@ -328,9 +334,9 @@ def _subject(key: Key) -> str:
     return f'group "{key}"' if isinstance(key, str) else f"broker {key}"
 
 
-def _missing(what: str, key: Key, node_id: int) -> ProtocolError:
+def _missing(name: str, key: Key, node_id: int) -> ProtocolError:
     return ProtocolError(
-        f"the response of broker {node_id} does not contain {_subject(key)} ({what})", node=node_id
+        f"the response of broker {node_id} does not contain {_subject(key)} ({name})", node=node_id
     )
 
 
@@ -342,7 +348,7 @@ def _timed_out(
         cause = f"{last_error.message}: {last_error.cause}" if last_error.cause else None
         cause, hint = cause or last_error.message, last_error.hint
     return KafkaTimeoutError(
-        f"{subject}: {question.what} did not come within {waited_ms} ms",
+        f"{subject}: {question.name} did not come within {waited_ms} ms",
         cause=cause,
         hint=hint or "check the brokers, or allow more time",
     )

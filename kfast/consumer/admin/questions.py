@@ -87,9 +87,9 @@ class Form:
 
 @dataclass(slots=True, frozen=True)
 class Question:
-    """A question; ``what`` is what messages call it."""
+    """A question; ``name`` is for messages."""
 
-    what: str
+    name: str
     forms: tuple[Form, ...]
 
 
@@ -111,7 +111,7 @@ def list_groups(states: Sequence[str] = (), types: Sequence[str] = ()) -> Questi
 
 def _listed(response: ClientResponse, keys: Sequence[int]) -> dict[int, Reply]:
     message = cast("ListGroupsResponse", response.message)
-    found = tuple(
+    groups = tuple(
         ListedGroup(
             group.group_id,
             group.group_state or None,
@@ -121,7 +121,7 @@ def _listed(response: ClientResponse, keys: Sequence[int]) -> dict[int, Reply]:
         )
         for group in message.groups
     )
-    return {keys[0]: Reply(message.error_code, found)}
+    return {keys[0]: Reply(message.error_code, groups)}
 
 
 # --- members of groups ----------------------------------------------------------------------------
@@ -241,11 +241,11 @@ def _offsets(response: ClientResponse, keys: Sequence[str]) -> dict[str, Reply]:
         if response.api_version >= FIRST_BATCHED_VERSION and group_id not in listed:
             continue
         code, fetched = fetched_offsets(message, group_id, None, response.api_version)
-        codes = (each.error_code for each in fetched.values() if each.error_code)
+        codes = (offset.error_code for offset in fetched.values() if offset.error_code)
         committed = {
-            tp: each.committed
-            for tp, each in fetched.items()
-            if each.committed is not None and tp.partition >= 0
+            tp: offset.committed
+            for tp, offset in fetched.items()
+            if offset.committed is not None and tp.partition >= 0
         }
         replies[group_id] = Reply(code or next(codes, 0), committed)
     return replies

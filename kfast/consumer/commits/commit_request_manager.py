@@ -141,12 +141,12 @@ class CommitRequestManager:
         waiting = self._queue.removals()
 
         def note(_: object) -> None:
-            if all(each.is_done for each in waiting):
+            if all(removal.is_done for removal in waiting):
                 done.complete(None)
 
         note(None)
-        for each in waiting:
-            each.add_callback(note)
+        for removal in waiting:
+            removal.add_callback(note)
         return done
 
     def fetch_committed(

@@ -124,14 +124,14 @@ def rebalance_in_progress(
     group_id: str, partitions: Iterable[TopicPartition], *, has_ended: bool = False
 ) -> RebalanceInProgressError:
     """Return the error for offsets committed during, or after, a rebalance."""
-    wanted = list(partitions)
+    tps = list(partitions)
     cause = "the group has rebalanced since they were read" if has_ended else None
     return RebalanceInProgressError(
-        f'offsets of {names(wanted)} were not committed: group "{group_id}" is rebalancing',
+        f'offsets of {names(tps)} were not committed: group "{group_id}" is rebalancing',
         cause=cause,
         hint="call poll() until the partitions are assigned, then commit again",
         code=ErrorCode.REBALANCE_IN_PROGRESS.code,
-        **_location(wanted),
+        **_location(tps),
     )
 
 
@@ -139,15 +139,15 @@ def not_a_member(
     group_id: str, partitions: Iterable[TopicPartition], max_poll_interval_ms: int
 ) -> CommitFailedError:
     """Return the error for a consumer that subscribes and is in no generation of the group."""
-    wanted = list(partitions)
+    tps = list(partitions)
     return CommitFailedError(
-        f"offsets of {names(wanted)} were not committed: this consumer is not a member of "
+        f"offsets of {names(tps)} were not committed: this consumer is not a member of "
         f'group "{group_id}"',
         cause="it has not joined yet, or left the group because poll() was not called for "
         f"max_poll_interval_ms ({max_poll_interval_ms} ms)",
         hint="call poll() to join; poll fewer records (max_poll_records) or raise "
         "max_poll_interval_ms if it happens again",
-        **_location(wanted),
+        **_location(tps),
     )
 
 
@@ -165,9 +165,9 @@ def commit_error(
     ``failed`` are the offsets with this code, ``committed`` those that the same call has stored.
     ``is_member`` is False for partitions assigned by hand.
     """
-    what = f'offsets of {names(failed)} were not committed for group "{group_id}"'
+    text = f'offsets of {names(failed)} were not committed for group "{group_id}"'
     if committed:
-        what += f" ({names(committed)} were)"
+        text += f" ({names(committed)} were)"
     extra = {**_location(failed), "committed": dict(committed)}
     place = next(iter(failed.items()), None)
     if place is not None:
@@ -177,7 +177,7 @@ def commit_error(
     match COMMIT_ACTIONS.of(code):
         case ErrorAction.REJOIN:
             return RebalanceInProgressError(
-                what,
+                text,
                 cause=answer,
                 hint="call poll() until the partitions are assigned, then commit again",
                 code=code,
@@ -185,7 +185,7 @@ def commit_error(
             )
         case ErrorAction.FENCE_INSTANCE:
             return FencedInstanceIdError(
-                what,
+                text,
                 cause=answer,
                 hint="give every consumer a group_instance_id of its own",
                 code=code,
@@ -193,7 +193,7 @@ def commit_error(
             )
         case ErrorAction.FENCE_MEMBER | ErrorAction.STALE_EPOCH if is_member:
             return CommitFailedError(
-                what,
+                text,
                 cause=f"{answer}; usually poll() was not called for max_poll_interval_ms "
                 f"({max_poll_interval_ms} ms) and other members have the partitions now",
                 hint="poll fewer records (max_poll_records) or raise max_poll_interval_ms; then "
@@ -203,14 +203,14 @@ def commit_error(
             )
         case ErrorAction.FENCE_MEMBER | ErrorAction.STALE_EPOCH:
             return CommitFailedError(
-                what,
+                text,
                 cause=f"{answer}; the group has members that subscribe, and this consumer assigns "
                 "its partitions by hand",
                 hint="use another group_id for consumers that call assign()",
                 code=code,
                 **extra,
             )
-    return exception_for(code, what, hint=_HINTS.get(code), **extra)
+    return exception_for(code, text, hint=_HINTS.get(code), **extra)
 
 
 _HINTS: Final = MappingProxyType(
@@ -234,8 +234,8 @@ def fetch_error(
     """
     code = next(iter(codes.values()))
     same = [tp for tp, other in codes.items() if other == code]
-    what = f'committed offsets of {names(same or asked)} of group "{group_id}" could not be read'
-    return exception_for(code, what, **_location(same or asked))
+    text = f'committed offsets of {names(same or asked)} of group "{group_id}" could not be read'
+    return exception_for(code, text, **_location(same or asked))
 
 
 def _location(partitions: Collection[TopicPartition]) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def commit_codes(
         name = topic.name if version <= LAST_VERSION_BY_NAME else names.get(topic.topic_id)
         if name is None:
             continue
-        for part in topic.partitions:
-            tp = TopicPartition(name, part.partition_index)
-            codes[tp] = codes.get(tp) or part.error_code
+        for partition in topic.partitions:
+            tp = TopicPartition(name, partition.partition_index)
+            codes[tp] = codes.get(tp) or partition.error_code
     return codes

@@ -69,9 +69,11 @@ class OffsetExchange:
             The coordinator does not offer the API in any version in reach.
         """
         cluster = self._metadata.cluster
-        found = {topic: cluster.topic_id(topic) for topic in {tp.topic for tp in partitions}}
-        known = {topic: topic_id for topic, topic_id in found.items() if topic_id is not None}
-        ids = known if len(known) == len(found) else None
+        ids_by_topic = {topic: cluster.topic_id(topic) for topic in {tp.topic for tp in partitions}}
+        topic_ids = {
+            topic: topic_id for topic, topic_id in ids_by_topic.items() if topic_id is not None
+        }
+        ids = topic_ids if len(topic_ids) == len(ids_by_topic) else None
         version = self._version(ApiKey.OFFSET_FETCH, node_id, channel, has_ids=ids is not None)
         return Addressing(ids, version)
 
@@ -97,24 +99,24 @@ class OffsetExchange:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return offsets to commit; those that belong to no topic id yet belong to that of now."""
         cluster = self._metadata.cluster
-        found = dict(offsets)
+        addressed = dict(offsets)
         for tp, at in offsets.items():
             topic_id = None if topic_id_of(at) is not None else cluster.topic_id(tp.topic)
             if topic_id is not None:
-                found[tp] = OffsetOfTopic.of(at.offset, at.metadata, at.leader_epoch, topic_id)
-        return found
+                addressed[tp] = OffsetOfTopic.of(at.offset, at.metadata, at.leader_epoch, topic_id)
+        return addressed
 
     def outdated(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[TopicPartition]:
         """Return the partitions whose offsets are of a topic that is gone, and log it once."""
         cluster = self._metadata.cluster
-        found = []
+        outdated = []
         for tp, at in offsets.items():
             topic_id, current = topic_id_of(at), cluster.topic_id(tp.topic)
             if topic_id is None or topic_id == current:
                 continue
             if current is None and not self._is_gone(tp.topic):
                 continue  # not looked up
-            found.append(tp)
+            outdated.append(tp)
             is_known = self._outdated.get(tp.topic) == topic_id
             self._outdated[tp.topic] = topic_id
             logger.log(
@@ -129,7 +131,7 @@ class OffsetExchange:
                 if current is None
                 else f"and the topic of that name now has the id {format_uuid(current)}",
             )
-        return found
+        return outdated
 
     def _is_gone(self, topic: str) -> bool:
         metadata = self._metadata

@@ -100,29 +100,33 @@ def fetched_offsets(
     A partition that is not in the response is not in the result: its committed offset is unknown
     (P-09).
     """
-    found: dict[TopicPartition, FetchedOffset] = {}
+    offsets: dict[TopicPartition, FetchedOffset] = {}
     if version < FIRST_BATCHED_VERSION:
         for old in message.topics:
-            for part in old.partitions:
-                found[TopicPartition(old.name, part.partition_index)] = _fetched(part)
-        return message.error_code, found
+            for entry in old.partitions:
+                offsets[TopicPartition(old.name, entry.partition_index)] = _fetched(entry)
+        return message.error_code, offsets
     group = next((g for g in message.groups if g.group_id == group_id), None)
     if group is None:
-        return 0, found
+        return 0, offsets
     names = {topic_id: topic for topic, topic_id in (ids or {}).items()}
     for topic in group.topics:
         name = topic.name if version <= LAST_VERSION_BY_NAME else names.get(topic.topic_id)
         if name is None:
             continue
-        for each in topic.partitions:
-            found[TopicPartition(name, each.partition_index)] = _fetched(each)
-    return group.error_code, found
+        for partition in topic.partitions:
+            offsets[TopicPartition(name, partition.partition_index)] = _fetched(partition)
+    return group.error_code, offsets
 
 
-def _fetched(part: OffsetFetchResponsePartition | OffsetFetchResponsePartitions) -> FetchedOffset:
-    if part.error_code:
-        return FetchedOffset(part.error_code, None)
-    if part.committed_offset < 0:
-        return FetchedOffset(0, None, is_valid=part.committed_offset == NONE_COMMITTED)
-    epoch = max(-1, part.committed_leader_epoch)
-    return FetchedOffset(0, OffsetAndMetadata(part.committed_offset, part.metadata or "", epoch))
+def _fetched(
+    partition: OffsetFetchResponsePartition | OffsetFetchResponsePartitions,
+) -> FetchedOffset:
+    if partition.error_code:
+        return FetchedOffset(partition.error_code, None)
+    if partition.committed_offset < 0:
+        return FetchedOffset(0, None, is_valid=partition.committed_offset == NONE_COMMITTED)
+    epoch = max(-1, partition.committed_leader_epoch)
+    return FetchedOffset(
+        0, OffsetAndMetadata(partition.committed_offset, partition.metadata or "", epoch)
+    )

@@ -55,7 +55,7 @@ class _PendingFetch:
     deadline_ms: int
     on_found: Callable[[CommittedOffsets], None] | None
     on_retry: Callable[[KafkaError, int], None] | None
-    found: CommittedOffsets = field(default_factory=dict)
+    offsets: CommittedOffsets = field(default_factory=dict)
     failures: dict[TopicPartition, str] = field(default_factory=dict)
     result: PendingResult[CommittedOffsets] = field(default_factory=PendingResult)
     is_in_flight: bool = False
@@ -65,7 +65,7 @@ class _PendingFetch:
 
     @property
     def missing(self) -> list[TopicPartition]:
-        return [tp for tp in self.partitions if tp not in self.found]
+        return [tp for tp in self.partitions if tp not in self.offsets]
 
 
 class _Sent(NamedTuple):
@@ -175,7 +175,7 @@ class OffsetFetchRequests:
             response.api_version,
         )
         codes: dict[TopicPartition, int] = {}
-        found: CommittedOffsets = {}
+        offsets: CommittedOffsets = {}
         for tp in sent.partitions:
             answer = answers.get(tp)
             code = group_code or (0 if answer is None else answer.error_code)
@@ -184,13 +184,13 @@ class OffsetFetchRequests:
             elif answer is None or not answer.is_valid:
                 fetch.failures[tp] = MISSING
             else:
-                found[tp] = answer.committed
-        fetch.found.update(found)
-        if found and fetch.on_found is not None:
-            fetch.on_found(found)
+                offsets[tp] = answer.committed
+        fetch.offsets.update(offsets)
+        if offsets and fetch.on_found is not None:
+            fetch.on_found(offsets)
         self._handle_errors(sent, codes, request.node_id, now_ms)
         if not fetch.missing:
-            fetch.result.complete({tp: fetch.found[tp] for tp in fetch.partitions})
+            fetch.result.complete({tp: fetch.offsets[tp] for tp in fetch.partitions})
 
     def _handle_errors(
         self,
@@ -223,8 +223,8 @@ class OffsetFetchRequests:
     def _retried(self, fetch: _PendingFetch, codes: Mapping[TopicPartition, int]) -> KafkaError:
         if codes:
             return fetch_error(codes, self._identity.group_id, fetch.partitions)
-        what = f'committed offsets of {names(fetch.missing)} of group "{self._identity.group_id}"'
-        return KafkaError(f"{what} could not be read", cause=MISSING)
+        text = f'committed offsets of {names(fetch.missing)} of group "{self._identity.group_id}"'
+        return KafkaError(f"{text} could not be read", cause=MISSING)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
         """Retry after a back-off if the error is retriable."""

@@ -210,8 +210,8 @@ class CoordinatorFinder:
         """Handle the response of a broker."""
         self._answered(request)
         message = cast("FindCoordinatorResponse", response.message)
-        found = found_coordinator(message, response.api_version, self._group_id)
-        if found is None:
+        coordinator = found_coordinator(message, response.api_version, self._group_id)
+        if coordinator is None:
             self._retry(
                 ProtocolError(
                     f'the FindCoordinator response does not contain group "{self._group_id}"',
@@ -219,19 +219,21 @@ class CoordinatorFinder:
                 ),
                 now_ms,
             )
-        elif found.error_code:
-            error = coordinator_error(found, self._group_id, len(self._metadata.cluster.brokers))
-            if ACTIONS.of(found.error_code) is ErrorAction.FAIL:
+        elif coordinator.error_code:
+            error = coordinator_error(
+                coordinator, self._group_id, len(self._metadata.cluster.brokers)
+            )
+            if ACTIONS.of(coordinator.error_code) is ErrorAction.FAIL:
                 self._failed(error, now_ms)
             else:
                 self._retry(error, now_ms)
-        elif not has_address(found):
+        elif not has_address(coordinator):
             self._retry(
-                impossible_coordinator(found, self._group_id, response.node_id),
+                impossible_coordinator(coordinator, self._group_id, response.node_id),
                 now_ms,
             )
         else:
-            self._found(Node(found.node_id, found.host, found.port), now_ms)
+            self._found(Node(coordinator.node_id, coordinator.host, coordinator.port), now_ms)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
         """Send again after a back-off, possibly to another broker; report what is not retriable."""
@@ -246,10 +248,10 @@ class CoordinatorFinder:
             self._in_flight = None
 
     def _found(self, node: Node, now_ms: int) -> None:
-        known = self._metadata.cluster.brokers.get(node.node_id)
-        if known is None:
+        broker = self._metadata.cluster.brokers.get(node.node_id)
+        if broker is None:
             self._metadata.add_broker(node)
-        elif known[:3] != node[:3]:
+        elif broker[:3] != node[:3]:
             self._metadata.request_update()  # it moved: connections follow the metadata
         self.node_id = node.node_id
         self.last_failure = None
@@ -304,31 +306,33 @@ def found_coordinator(
     )
 
 
-def has_address(found: Coordinator) -> bool:
+def has_address(coordinator: Coordinator) -> bool:
     """Return whether a broker can be at the address of a response."""
-    return found.node_id >= 0 and bool(found.host) and 0 < found.port <= MAX_PORT
+    return coordinator.node_id >= 0 and bool(coordinator.host) and 0 < coordinator.port <= MAX_PORT
 
 
-def impossible_coordinator(found: Coordinator, group_id: str, node_id: int) -> ProtocolError:
+def impossible_coordinator(coordinator: Coordinator, group_id: str, node_id: int) -> ProtocolError:
     """Return the error for an address at which no broker can be; ``node_id`` has answered."""
     return ProtocolError(
-        f'broker {found.node_id} at "{found.host}:{found.port}" cannot be the coordinator of '
-        f'group "{group_id}"',
+        f'broker {coordinator.node_id} at "{coordinator.host}:{coordinator.port}" cannot be the '
+        f'coordinator of group "{group_id}"',
         node=node_id,
     )
 
 
-def coordinator_error(found: Coordinator, group_id: str, broker_count: int) -> KafkaError:
+def coordinator_error(coordinator: Coordinator, group_id: str, broker_count: int) -> KafkaError:
     """Return the error for an error code of a response, from a cluster of so many brokers."""
-    info = error_info(found.error_code)
+    info = error_info(coordinator.error_code)
     if info.exception is GroupAuthorizationError:
-        what = f'not allowed to use group "{group_id}"'
+        text = f'not allowed to use group "{group_id}"'
     else:
-        what = f'the coordinator of group "{group_id}" cannot be found'
+        text = f'the coordinator of group "{group_id}" cannot be found'
     hint = None
-    if found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+    if coordinator.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
         hint = _without_offsets_topic(broker_count)
-    return exception_for(found.error_code, what, found=found.error_message or None, hint=hint)
+    return exception_for(
+        coordinator.error_code, text, found=coordinator.error_message or None, hint=hint
+    )
 
 
 def _without_offsets_topic(broker_count: int) -> str:

@@ -110,7 +110,7 @@ class GroupMembership(Protocol):
         ...
 
     def poll(self, now_ms: int) -> PollResult:
-        """Return what to send now and the time of the next poll."""
+        """Return the requests to send now and the time of the next poll."""
         ...
 
     def step_done(self, step: RebalanceStep, error: BaseException | None, now_ms: int) -> None:

@@ -77,7 +77,7 @@ class CommittedPositions:
             versions,
             now_ms,
             now_ms + max(1, self._timeout_ms),
-            on_found=lambda found: self._take(versions, found),
+            on_found=lambda offsets: self._take(versions, offsets),
             on_retry=lambda error, at_ms: self._retried(versions, error, now_ms, at_ms),
         )
         result.add_callback(lambda ended: self._ended(versions, ended))
@@ -94,10 +94,10 @@ class CommittedPositions:
 
     # --- results ----------------------------------------------------------------------------------
 
-    def _take(self, versions: Mapping[TopicPartition, int], found: CommittedOffsets) -> None:
+    def _take(self, versions: Mapping[TopicPartition, int], offsets: CommittedOffsets) -> None:
         without: list[TopicPartition] = []
         used: list[tuple[TopicPartition, int]] = []
-        for tp, committed in found.items():
+        for tp, committed in offsets.items():
             with self._subscriptions.lock:
                 state = self._subscriptions.state(tp)
                 if state is None or state.version != versions[tp]:
@@ -110,7 +110,7 @@ class CommittedPositions:
                     used.append((tp, committed.offset))
         for tp, offset in used:  # without the lock: a log handler may want it, on another thread
             logger.info("Reading %s from offset %d (committed)", tp, offset)
-        for tp in found.keys() - dict(used).keys() - set(without):
+        for tp in offsets.keys() - dict(used).keys() - set(without):
             logger.debug("Dropping the committed offset of %s: out of date", tp)
         if without:
             logger.warning(

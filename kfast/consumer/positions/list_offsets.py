@@ -247,8 +247,8 @@ class OffsetLookups:
         for topic in lookup.topics:
             code = self._metadata.topic_errors.get(topic, 0)
             if code and not error_info(code).retriable:
-                what = f'the offsets of topic "{topic}" could not be looked up'
-                lookup.give_up(exception_for(code, what, topic=topic, operation="describe"))
+                text = f'the offsets of topic "{topic}" could not be looked up'
+                lookup.give_up(exception_for(code, text, topic=topic, operation="describe"))
         unknown = lookup.unknown_topic_check.check(lookup.missing)
         if unknown is not None:
             lookup.give_up(unknown)
@@ -320,8 +320,8 @@ class OffsetLookups:
             ):
                 lookup.found[tp] = None
             elif action is ErrorAction.REPORT:
-                what = f"not allowed to look up offsets of {tp}"
-                error = exception_for(listed.error_code, what, topic=tp.topic, operation="describe")
+                text = f"not allowed to look up offsets of {tp}"
+                error = exception_for(listed.error_code, text, topic=tp.topic, operation="describe")
                 lookup.give_up(error)
         if tp in lookup.found:
             lookup.requests.completed(tp, _ANY_VERSION)
@@ -353,19 +353,19 @@ class OffsetLookups:
 
     def _why(self, lookup: _Lookup, tp: TopicPartition) -> str:
         cluster = self._metadata.cluster
-        known = cluster.partitions_for_topic(tp.topic)
+        partitions = cluster.partitions_for_topic(tp.topic)
         if not cluster.brokers:
             return "no broker could be reached"
-        if known is None:
+        if partitions is None:
             return f'no topic "{tp.topic}" on this cluster'
-        if tp.partition not in known:
-            return f"{partition_range(tp.topic, known)}: there is no partition {tp.partition}"
+        if tp.partition not in partitions:
+            return f"{partition_range(tp.topic, partitions)}: there is no partition {tp.partition}"
         return lookup.errors.get(tp) or f"the leader of {tp} has not responded"
 
     def _hint(self, missing: list[TopicPartition]) -> str:
-        known = self._metadata.cluster.topics
-        for topic in {tp.topic for tp in missing} - known.keys():
-            similar = did_you_mean(topic, known)
+        topics = self._metadata.cluster.topics
+        for topic in {tp.topic for tp in missing} - topics.keys():
+            similar = did_you_mean(topic, topics)
             if similar is not None:
                 return f'did you mean "{similar}"?'
         return "check the topics and the brokers, or allow more time (default_api_timeout_ms)"

@@ -56,8 +56,8 @@ class OffsetsRequestManager:
         else:
             next_ms.append(self._committed.poll(now_ms))
         for manager in (self._validation, self._reset, self._lookups):
-            wanted, delay = manager.poll(now_ms)
-            requests += wanted
+            due, delay = manager.poll(now_ms)
+            requests += due
             next_ms.append(delay)
         return PollResult(requests, max(0, min(next_ms)))
 

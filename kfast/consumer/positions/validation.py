@@ -153,12 +153,12 @@ class PositionValidation:
             for partition in topic.partitions
         }
         for tp, (version, _, _) in cast("_Requested", request.context).items():
-            found = end_offsets.get(tp)
-            if found is None or found.error_code:
-                self._take_error(tp, version, found, now_ms)
+            epoch_end = end_offsets.get(tp)
+            if epoch_end is None or epoch_end.error_code:
+                self._take_error(tp, version, epoch_end, now_ms)
             else:
                 self._requests.completed(tp, version)
-                self._take(tp, version, found)
+                self._take(tp, version, epoch_end)
         self._wakeup.signal()
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
@@ -170,32 +170,32 @@ class PositionValidation:
             self._node_error(request.node_id, error)
 
     def _take_error(
-        self, tp: TopicPartition, version: int, found: EpochEndOffset | None, now_ms: int
+        self, tp: TopicPartition, version: int, epoch_end: EpochEndOffset | None, now_ms: int
     ) -> None:
         self._requests.failed(tp, version, now_ms)
-        if found is None:
+        if epoch_end is None:
             return
-        info = error_info(found.error_code)
+        info = error_info(epoch_end.error_code)
         if info.refresh_metadata:
             self._metadata.request_update()
         if not info.retriable and self._raised.get(tp) != version:
             self._raised[tp] = version
             error = exception_for(
-                found.error_code,
+                epoch_end.error_code,
                 f"the position of {tp} could not be validated",
                 topic=tp.topic,
                 partition=tp.partition,
             )
             self._errors.put(error, key=("validate", tp), partition=(tp, version))
 
-    def _take(self, tp: TopicPartition, version: int, found: EpochEndOffset) -> None:
+    def _take(self, tp: TopicPartition, version: int, epoch_end: EpochEndOffset) -> None:
         with self._subscriptions.lock:
-            truncated = self._apply(tp, version, found)
+            truncated = self._apply(tp, version, epoch_end)
         if truncated is None:
             return
         # Without the lock: a log handler may want it, on another thread.
         offset = truncated.offset
-        if found.end_offset < 0 or found.leader_epoch < 0:
+        if epoch_end.end_offset < 0 or epoch_end.leader_epoch < 0:
             # The reset logs the warning: it has both offsets.
             logger.info("The log of %s was truncated before %s", tp, truncated)
         else:
@@ -204,31 +204,31 @@ class PositionValidation:
                 "%d offsets read again",
                 tp,
                 offset,
-                found.end_offset,
-                offset - found.end_offset,
+                epoch_end.end_offset,
+                offset - epoch_end.end_offset,
             )
 
     def _apply(
-        self, tp: TopicPartition, version: int, found: EpochEndOffset
+        self, tp: TopicPartition, version: int, epoch_end: EpochEndOffset
     ) -> FetchPosition | None:
         """Take what a leader says; return the position that was truncated and is reset."""
         state = self._subscriptions.state(tp)
         if state is None or state.version != version or state.position is None:
             return None  # out of date
         position = state.position
-        is_undefined = found.end_offset < 0 or found.leader_epoch < 0
-        if not is_undefined and found.end_offset >= position.offset:
+        is_undefined = epoch_end.end_offset < 0 or epoch_end.leader_epoch < 0
+        if not is_undefined and epoch_end.end_offset >= position.offset:
             self._subscriptions.complete_validation(tp, version)
             return None
         if not self._subscriptions.default_reset_strategy.has_offset:
             self._truncated[tp] = version
-            error = _log_truncation(tp, state, None if is_undefined else found)
+            error = _log_truncation(tp, state, None if is_undefined else epoch_end)
             self._errors.put(error, key=("validate", tp), partition=(tp, version), is_sticky=True)
             return None
         if is_undefined:
             self._subscriptions.offset_out_of_range(tp, version, position.offset)
         else:
-            diverged = FetchPosition(found.end_offset, found.leader_epoch)
+            diverged = FetchPosition(epoch_end.end_offset, epoch_end.leader_epoch)
             self._subscriptions.complete_reset(tp, version, diverged)
         return position
 
@@ -240,7 +240,7 @@ class PositionValidation:
 
 
 def _epochs_of(state: TopicPartitionState) -> _Epochs | None:
-    """Return what to request, None if an epoch is unknown: the position cannot be validated."""
+    """Return the epochs to request, None if one is unknown: the position cannot be validated."""
     position = state.position
     if position is None or position.offset_epoch is None or position.leader_epoch is None:
         return None
@@ -248,16 +248,16 @@ def _epochs_of(state: TopicPartitionState) -> _Epochs | None:
 
 
 def _log_truncation(
-    tp: TopicPartition, state: TopicPartitionState, found: EpochEndOffset | None
+    tp: TopicPartition, state: TopicPartitionState, epoch_end: EpochEndOffset | None
 ) -> LogTruncationError:
     position = cast("FetchPosition", state.position)
     divergent = None
     cause = "an unclean leader election cut the log behind the position"
     hint = 'seek(), or auto_offset_reset="earliest" or "latest"'
-    if found is not None:
-        divergent = OffsetAndMetadata(found.end_offset, "", found.leader_epoch)
-        cause = f"{cause}; it diverged at offset {found.end_offset}"
-        hint = f"seek() to offset {found.end_offset} to continue there"
+    if epoch_end is not None:
+        divergent = OffsetAndMetadata(epoch_end.end_offset, "", epoch_end.leader_epoch)
+        cause = f"{cause}; it diverged at offset {epoch_end.end_offset}"
+        hint = f"seek() to offset {epoch_end.end_offset} to continue there"
     return LogTruncationError(
         f"the log of {tp} was truncated below offset {position.offset}",
         cause=cause,

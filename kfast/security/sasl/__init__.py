@@ -52,7 +52,7 @@ def make_tokens(
 def make_logins(
     settings: SaslSettings, runner: StepRunner, tokens: TokenCache | None, clock: Clock
 ) -> SaslLogins:
-    """Return what logs the connections of a consumer in."""
+    """Return the log-ins of a consumer's connections."""
     look_for_change: Work | None = None
     if settings.password is not None and settings.password.is_callable:
         source = PasswordSource(settings.password)

@@ -136,9 +136,9 @@ def words_of(error: Exception) -> str:
         if describe is None or not value:
             continue
         try:
-            found = describe(value, code == "maj_code")
+            statuses = describe(value, code == "maj_code")
         except Exception:
             continue
-        if found:
-            return ", ".join(str(each) for each in found)
+        if statuses:
+            return ", ".join(str(status) for status in statuses)
     return type(error).__name__ if isinstance(error, ImportError) else str(error)

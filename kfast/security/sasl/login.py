@@ -303,5 +303,5 @@ class SaslLogins:
         if login.session_lifetime_ms <= 0:
             return None
         lifetime_ms = min(max(login.session_lifetime_ms, MIN_SESSION_MS), MAX_SESSION_MS)
-        part = EARLIEST_PART + (LATEST_PART - EARLIEST_PART) * self.random()
-        return max(MIN_SESSION_MS, round(lifetime_ms * part))
+        share = EARLIEST_PART + (LATEST_PART - EARLIEST_PART) * self.random()
+        return max(MIN_SESSION_MS, round(lifetime_ms * share))

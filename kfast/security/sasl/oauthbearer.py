@@ -128,12 +128,12 @@ def client_first(token: OAuthToken) -> Secret[bytes]:
 def _read_error(token: bytes) -> tuple[str, str | None]:
     """Return status and scope of the server's JSON, as far as it has them."""
     try:
-        found = json.loads(token) if len(token) <= MAX_ERROR_BYTES else None
+        error = json.loads(token) if len(token) <= MAX_ERROR_BYTES else None
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        error = None
+    if not isinstance(error, dict):
         return "no reason given", None
-    status, scope = found.get("status"), found.get("scope")
+    status, scope = error.get("status"), error.get("scope")
     return (
         status if isinstance(status, str) and status else "no reason given",
         scope if isinstance(scope, str) and scope else None,

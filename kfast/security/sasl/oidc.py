@@ -106,7 +106,7 @@ def token_request(
 def _basic(credentials: ClientCredentials) -> Secret[str]:
     parts = [credentials.client_id, credentials.client_secret.reveal()]
     if credentials.is_urlencoded:
-        parts = [quote_plus(part) for part in parts]
+        parts = [quote_plus(text) for text in parts]
     return Secret("Basic " + base64.b64encode(":".join(parts).encode()).decode())
 
 
@@ -119,16 +119,16 @@ def read_answer(
     status: int, body: Secret[bytes], credentials: ClientCredentials, wall_ms: int
 ) -> OAuthToken | KafkaError:
     """Return the token of an answer that came at ``wall_ms``, or the error to raise."""
-    found = _read_json(body.reveal())
+    answer = _read_json(body.reveal())
     if status != 200:
         return errors.endpoint_refused(
             credentials.client_id,
             status,
-            _shown(found.get("error")),
-            _shown(found.get("error_description")),
+            _shown(answer.get("error")),
+            _shown(answer.get("error_description")),
             is_final=not is_retriable(status),
         )
-    token, lifetime_ms = found.get("access_token"), _lifetime_ms(found.get("expires_in"))
+    token, lifetime_ms = answer.get("access_token"), _lifetime_ms(answer.get("expires_in"))
     problem = None
     if not isinstance(token, str) or not token:
         problem = "access_token is missing or no text"
@@ -154,10 +154,10 @@ def _lifetime_ms(value: object) -> int | None:
 
 def _read_json(body: bytes) -> dict[str, object]:
     try:
-        found = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _shown(text: object) -> str | None:

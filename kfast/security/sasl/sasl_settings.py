@@ -92,14 +92,14 @@ class _Reader:
 
     def _value(self, name: str) -> Any:
         """Return a setting of the JAAS line or of the keyword; they may not differ."""
-        given = getattr(self._config, name)
+        keyword_value = getattr(self._config, name)
         line = None if self._jaas is None else self._jaas.values.get(name)
         if line is None:
-            return given
+            return keyword_value
         value: object = line if name in _SECRETS else line.reveal()
         if name == "sasl_delegation_token":
             value = line.reveal().lower() == "true"
-        if self._config.was_given(name) and given != value:
+        if self._config.was_given(name) and keyword_value != value:
             raise ConfigurationError(
                 f"{name} and sasl_jaas_config are given two values",
                 hint=f"leave {name} out, or sasl_jaas_config",
@@ -140,10 +140,10 @@ class _Reader:
             (("sasl_plain_username", "sasl_plain_password"), "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
             ((_PROVIDER, _ENDPOINT, _CLIENT_ID, _CLIENT_SECRET), "OAUTHBEARER"),
         ):
-            found = [name for name in names if self._config.was_given(name)]
-            if found:
+            set_names = [name for name in names if self._config.was_given(name)]
+            if set_names:
                 raise ConfigurationError(
-                    f"sasl_mechanism is not set, but {' and '.join(found)}",
+                    f"sasl_mechanism is not set, but {' and '.join(set_names)}",
                     cause="Kafka's default is GSSAPI, which does not use them",
                     hint=f"set sasl_mechanism: {mechanisms}",
                 )

@@ -68,10 +68,10 @@ def _without_argument(provider: Any, argument: Secret[str]) -> Callable[[], Any]
     except (TypeError, ValueError):
         return provider  # type: ignore[no-any-return]  # a callable, as the settings check
     required = [
-        each
-        for each in parameters
-        if each.default is each.empty
-        and each.kind in {each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD}
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
     ]
     return (lambda: provider(argument.reveal())) if required else provider
 
@@ -81,25 +81,25 @@ def _without_argument(provider: Any, argument: Secret[str]) -> Callable[[], Any]
 
 def _token_of(answer: Secret[Any], extra: object) -> OAuthToken | str:
     """Return the token of an answer, or what is wrong with it."""
-    found = answer.source
+    token = answer.source
     expiry: object = None
-    if isinstance(found, tuple) and 2 <= len(found) <= 4:  # librdkafka's has four
-        found, expiry, *rest = found
+    if isinstance(token, tuple) and 2 <= len(token) <= 4:  # librdkafka's has four
+        token, expiry, *rest = token
         extra = rest[1] if len(rest) == 2 else extra
-    if isinstance(found, str):
+    if isinstance(token, str):
         if expiry is not None and not _is_time(expiry):
             return "the expiry is no number of seconds since 1970"
-        found = OAuthToken(found, None if expiry is None else int(float(expiry) * 1000))  # type: ignore[arg-type]
-    if not isinstance(found, OAuthToken) or not isinstance(found.value, str):
-        return f"it returned {type(found).__name__}, not str, (str, expiry) or OAuthToken"
-    if found.expires_at_ms is not None and not _is_time(found.expires_at_ms, _LATEST_S * 1000):
+        token = OAuthToken(token, None if expiry is None else int(float(expiry) * 1000))  # type: ignore[arg-type]
+    if not isinstance(token, OAuthToken) or not isinstance(token.value, str):
+        return f"it returned {type(token).__name__}, not str, (str, expiry) or OAuthToken"
+    if token.expires_at_ms is not None and not _is_time(token.expires_at_ms, _LATEST_S * 1000):
         return "expires_at_ms of its OAuthToken is no number of ms since 1970"
-    if found.principal is not None and not isinstance(found.principal, str):
+    if token.principal is not None and not isinstance(token.principal, str):
         return "the principal of its OAuthToken is no text"  # type: ignore[unreachable]
-    extra = found.extensions if extra is None else extra
+    extra = token.extensions if extra is None else extra
     if not isinstance(extra, Mapping):
         return "its extensions are no mapping"
-    return replace(found, extensions=dict(extra))
+    return replace(token, extensions=dict(extra))
 
 
 def _is_time(value: object, latest: float = _LATEST_S) -> bool:
@@ -127,10 +127,10 @@ def _claims(value: str) -> dict[str, object]:
     if len(parts) != 3 or len(parts[1]) > MAX_CLAIMS_CHARACTERS:
         return {}
     try:
-        found = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (binascii.Error, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return claims if isinstance(claims, dict) else {}
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def _failed(failure: BaseException, mechanism: str) -> AuthenticationError:
 
 
 def _harmless(failure: BaseException) -> BaseException | None:
-    """Return what may be shown as the cause: nothing that quotes a token."""
+    """Return the cause that may be shown: none that quotes a token."""
     if isinstance(failure, KafkaError):
         return failure.__cause__
     return None if _TOKEN_CHARACTERS.search(_text_of(failure)) else failure

@@ -27,12 +27,12 @@ def limit_ciphers(context: ssl.SSLContext, config: ConsumerConfig) -> None:
     """Allow only the cipher suites that were given, if any were."""
     if config.ssl_ciphers is not None:
         _set_ciphers(context, config.ssl_ciphers, config.spelling("ssl_ciphers"))
-    given = config.ssl_cipher_suites
-    if not given:
+    suites = config.ssl_cipher_suites
+    if not suites:
         return
     name = config.spelling("ssl_cipher_suites")
-    newest = [suite for suite in given if _TLS_1_3.fullmatch(suite)]
-    older = [suite for suite in given if suite not in newest]
+    newest = [suite for suite in suites if _TLS_1_3.fullmatch(suite)]
+    older = [suite for suite in suites if suite not in newest]
     if older:
         _set_ciphers(context, ":".join(openssl_name(suite) for suite in older), name)
     if newest:
@@ -58,14 +58,14 @@ def openssl_name(suite: str) -> str:
 
 def _set_ciphers(context: ssl.SSLContext, ciphers: str, name: str) -> None:
     """Set those of TLS 1.2; all that are named have to exist, or OpenSSL leaves them out."""
-    for each in [*filter(None, re.split(r"[:, ]+", ciphers)), ciphers]:
+    for cipher in [*filter(None, re.split(r"[:, ]+", ciphers)), ciphers]:
         try:
             # Removals, orders and keywords of the language of lists mean nothing by themselves.
-            if each == ciphers or re.fullmatch(r"[A-Z0-9]+(?:-[A-Z0-9]+)+", each):
-                context.set_ciphers(each)
+            if cipher == ciphers or re.fullmatch(r"[A-Z0-9]+(?:-[A-Z0-9]+)+", cipher):
+                context.set_ciphers(cipher)
         except ssl.SSLError:
             raise ConfigurationError(
-                f"{name}: this OpenSSL has no cipher suite {each}",
+                f"{name}: this OpenSSL has no cipher suite {cipher}",
                 found=ssl.OPENSSL_VERSION,
                 hint="ssl.SSLContext.get_ciphers() lists those there are",
             ) from None
@@ -80,7 +80,7 @@ def _set_tls_1_3(context: ssl.SSLContext, suites: Sequence[str], name: str) -> N
         except ssl.SSLError:
             unknown = ", ".join(suites)
     else:
-        there = {each["name"] for each in context.get_ciphers()}
+        there = {cipher["name"] for cipher in context.get_ciphers()}
         unknown = ", ".join(suite for suite in suites if suite not in there)
         others = sorted(n for n in there if _TLS_1_3.fullmatch(n) and n not in suites)
         if not unknown and others and context.maximum_version >= ssl.TLSVersion.TLSv1_3:

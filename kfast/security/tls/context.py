@@ -96,8 +96,8 @@ class TlsContext:
         if not self._files or now_ms - self._checked_ms < CHECK_MS:
             return
         self._checked_ms = now_ms
-        found = self._fingerprint()
-        if found == self._seen:
+        fingerprint = self._fingerprint()
+        if fingerprint == self._seen:
             return
         try:
             self._context, self.side = self._build()
@@ -106,20 +106,20 @@ class TlsContext:
             self._failure = error.message
             logger.log(level, "changed TLS files are not used: %s", error.message)
             return
-        self._seen = found
+        self._seen = fingerprint
         self._failure = None
         self.version += 1
         logger.info("TLS files have changed and are used from now on: %s", ", ".join(self._files))
 
     def _fingerprint(self) -> _Print:
-        found = []
+        files = []
         for name in self._files:
             with contextlib.suppress(OSError):  # what is not there has no fingerprint
                 inside = sorted(os.listdir(name)) if os.path.isdir(name) else []
-                for path in (name, *(os.path.join(name, each) for each in inside)):
+                for path in (name, *(os.path.join(name, entry) for entry in inside)):
                     stat = os.stat(path)
-                    found.append((path, stat.st_mtime_ns, stat.st_ino, stat.st_size))
-        return tuple(found)
+                    files.append((path, stat.st_mtime_ns, stat.st_ino, stat.st_size))
+        return tuple(files)
 
     # --- building ---------------------------------------------------------------------------------
 
@@ -138,11 +138,13 @@ class TlsContext:
         identity = stores.client_certificate(config, self._passwords)
         if identity is not None:
             load_identity(context, identity, config.spelling("ssl_key_password"))
-        lowest, highest = (each.name for each in (context.minimum_version, context.maximum_version))
+        lowest, highest = (
+            version.name for version in (context.minimum_version, context.maximum_version)
+        )
         return context, TlsSide(
             trust,
             config.ssl_crlfile,
-            " and ".join(dict.fromkeys(each.replace("_", ".") for each in (lowest, highest))),
+            " and ".join(dict.fromkeys(version.replace("_", ".") for version in (lowest, highest))),
             ", ".join(config.ssl_cipher_suites)
             or config.ssl_ciphers
             or "OpenSSL's default cipher suites",
@@ -197,7 +199,7 @@ class TlsContext:
 
 
 def words(error: ssl.SSLError) -> str:
-    """Return what OpenSSL says of an error, without numbers of its source."""
+    """Return OpenSSL's text of an error, without numbers of its source."""
     reason = getattr(error, "reason", None)
     return reason.replace("_", " ").lower() if reason else str(error.args[-1]).lower()
 

@@ -59,8 +59,8 @@ Passwords = Mapping[str, "Secret[str] | None"]
 def ask_passwords(config: ConsumerConfig) -> Passwords:
     """Return the passwords, those that callables give too; application thread only."""
     return {
-        name: _asked(config.spelling(name), given)
-        for name, given in (
+        name: _asked(config.spelling(name), password)
+        for name, password in (
             ("ssl_truststore_password", config.ssl_truststore_password),
             ("ssl_keystore_password", config.ssl_keystore_password),
             ("ssl_key_password", config.ssl_key_password),
@@ -120,7 +120,7 @@ def certificates_at(
 
 
 def _certificates_of_folder(name: str, folder: Path) -> str:
-    found: dict[str, None] = {}
+    certificates: dict[str, None] = {}
     try:
         paths = sorted(path for path in folder.iterdir() if path.is_file())
     except OSError as error:
@@ -131,10 +131,10 @@ def _certificates_of_folder(name: str, folder: Path) -> str:
         blocks = _blocks(data.reveal().decode("latin-1"), _CERTIFICATE)
         if not all(map(str.isascii, blocks)):
             raise _damaged(name, str(path), _CERTIFICATE)
-        found.update(dict.fromkeys(blocks))
-    if not found:
+        certificates.update(dict.fromkeys(blocks))
+    if not certificates:
         raise _bad(name, f"no file in {folder} has a certificate", "give a folder of PEM files")
-    return "".join(found)
+    return "".join(certificates)
 
 
 def revocation_lists(config: ConsumerConfig) -> str | None:
@@ -176,7 +176,7 @@ class ClientCertificate:
             yield chain, key
 
     def facts(self) -> CertificateFacts:
-        """Return what messages say of the certificate."""
+        """Return the facts of the certificate, for messages."""
         first = _blocks(self.chain, _CERTIFICATE)[0]
         try:
             return read_certificate(binascii.a2b_base64("".join(first.splitlines()[1:-1])))
@@ -279,8 +279,8 @@ def _open_pkcs12(
 def _certificates_of(store: Any, name: str) -> Secret[str]:
     """Return all certificates of a PKCS#12 store as PEM, that of the key first."""
     encoding = optional_package(_SERIALIZATION, name).Encoding.PEM
-    found = [each for each in (store.cert, *store.additional_certs) if each is not None]
-    return Secret("".join(each.certificate.public_bytes(encoding).decode() for each in found))
+    entries = [entry for entry in (store.cert, *store.additional_certs) if entry is not None]
+    return Secret("".join(entry.certificate.public_bytes(encoding).decode() for entry in entries))
 
 
 def _of_pkcs12(
@@ -316,7 +316,7 @@ def _of_pkcs12(
 
 
 def read_file(name: str, path: str) -> Secret[bytes]:
-    """Return what is in a file; the error names the setting."""
+    """Return the content of a file; the error names the setting."""
     try:
         return Secret(Path(path).read_bytes())
     except FileNotFoundError:

@@ -206,10 +206,10 @@ class TlsTransport:
         except ssl.SSLWantWriteError:
             self.wants_write = True
         except OSError as error:
-            found = self._stream_error(error)
+            stream_error = self._stream_error(error)
             if not total:
-                raise found from error
-            self._error = found if isinstance(found, OSError) else error
+                raise stream_error from error
+            self._error = stream_error if isinstance(stream_error, OSError) else error
         if total:
             self._has_received = True
             return total
@@ -317,7 +317,7 @@ class TlsTransport:
             chain = get() if get is not None else None
         except (ssl.SSLError, ValueError):
             chain = None
-        return [read_certificate(_der(each)) for each in (chain or [])[:_MAX_CHAIN]]
+        return [read_certificate(_der(certificate)) for certificate in (chain or [])[:_MAX_CHAIN]]
 
     def __repr__(self) -> str:
         return f"<TlsTransport {self._node.address} fd={self.fileno()} up={self._is_up}>"

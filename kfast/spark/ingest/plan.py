@@ -68,7 +68,7 @@ class IngestPlan:
         return open_log(self.open_folder(self.url), self.shape, self.open_folder)
 
     def publisher(self) -> Publisher:
-        """Return what publishes the batches."""
+        """Return the publisher of the batches."""
         return Publisher(self.log(), self.open_folder)
 
     def open_folder(self, url: str) -> TableStore:

@@ -76,7 +76,7 @@ class IngestProgress:
             watcher.close(is_complete=is_complete)
 
     def summary(self, seconds: float) -> IngestSummary:
-        """Return what the run has added to the table."""
+        """Return the counts of the run: of the batches that it has added to the table."""
         return IngestSummary.of(self.totals, seconds, self._last.ends)
 
     def _entry(self, batch_id: int) -> Entry | None:

@@ -35,8 +35,8 @@ from pyspark.sql.datasource import (
 from kfast.spark.ingest.checkpoint import first_offsets, fsync_batch
 from kfast.spark.ingest.plan import PARTS, IngestPlan, plan_of, plan_of_text, source_options
 from kfast.spark.source.batch_reader import ranges_of
-from kfast.spark.source.checked_pickle import checked_reduce
 from kfast.spark.source.stream_reader import KafkaStreamReader
+from kfast.spark.source.worker_check import checked_reduce
 from kfast.table.batches import (
     BatchPart,
     PartitionGone,
@@ -130,9 +130,11 @@ class IngestReader(KafkaStreamReader):
             if at < begins.get(tp, at)
         ]
         firsts: dict[TopicPartition, int] = {}
-        for offsets in (each for partition in planned for each in ranges_of(partition)):
-            tp = offsets.topic_partition
-            firsts[tp] = min(offsets.from_offset, firsts.get(tp, offsets.from_offset))
+        for offset_range in (
+            offset_range for partition in planned for offset_range in ranges_of(partition)
+        ):
+            tp = offset_range.topic_partition
+            firsts[tp] = min(offset_range.from_offset, firsts.get(tp, offset_range.from_offset))
         parts += [PartitionRestart(*tp, anew[tp], firsts.get(tp, ends[tp])) for tp in sorted(anew)]
         parts += [PartitionGone(*tp, begins[tp]) for tp in begins.keys() - ends.keys()]
         if not planned and not parts and ends and not self._plan.has_files():
@@ -225,7 +227,7 @@ class IngestWriter(DataSourceStreamWriter):
         self._plan = plan
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """Return what makes the writer in a process that may lack kfast, which is named then."""
+        """Reduce the writer so that a process that lacks kfast is named."""
         return checked_reduce(self, protocol)
 
     def write(self, iterator: Iterator[Any]) -> TaskParts:
@@ -250,8 +252,8 @@ class IngestWriter(DataSourceStreamWriter):
                 for batch_part in parts
                 if not isinstance(batch_part, PartitionGone)
             }
-            known_ids = TopicIds(plan.open_folder(plan.checkpoint)).known if topics else {}
-            ids = {topic: known_ids[topic] for topic in topics if topic in known_ids}
+            topic_ids = TopicIds(plan.open_folder(plan.checkpoint)).by_topic if topics else {}
+            ids = {topic: topic_ids[topic] for topic in topics if topic in topic_ids}
             plan.publisher().publish(plan.writer, batchId, parts, ids, plan.shape)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from kfast.spark.source.checked_pickle import checked_reduce
 from kfast.spark.source.process_logs import log_to_stderr
+from kfast.spark.source.worker_check import checked_reduce
 from kfast.table.offset_ranges import OffsetRange, bundle_ranges, plan_ranges
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ def bundled_offsets(ranges: list[OffsetRange], options: SourceOptions) -> int:
     """Return how many offsets of small ranges may share a task, 0 for none."""
     if len(ranges) <= BUNDLED_TASKS:
         return 0
-    return min(options.bundle_offsets, sum(part.size for part in ranges) // BUNDLED_TASKS)
+    return min(
+        options.bundle_offsets, sum(offset_range.size for offset_range in ranges) // BUNDLED_TASKS
+    )
 
 
 def input_partitions(bundles: Iterable[tuple[OffsetRange, ...]]) -> list[InputPartition]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kfast.spark.source.checked_pickle import checked_source
+from kfast.spark.source.worker_check import checked_source
 from kfast.table.read_counts import ReadCounts
 
 BatchKey = tuple[str, int]
@@ -60,8 +60,8 @@ class CountChannel:
         """Return the counts of a finished batch, once; None if they are not known."""
         if self._accumulator is None:
             return None
-        found: ReadCounts | None = self._accumulator.value.pop(key, None)
-        return found
+        counts: ReadCounts | None = self._accumulator.value.pop(key, None)
+        return counts
 
     def __repr__(self) -> str:
         return f"<CountChannel {'open' if self._accumulator is not None else 'closed'}>"

@@ -75,8 +75,8 @@ def starts_instead(
     ``failOnDataLoss`` is true. A start that was looked up may be after the end of the log as
     ``read_committed`` has it: its record is that of an open transaction.
     """
-    given = options.start.given(start)
-    doubtful = given | {tp for tp in start if end is not None and start[tp] > end[tp]}
+    explicit = options.start.explicit_partitions(start)
+    doubtful = explicit | {tp for tp in start if end is not None and start[tp] > end[tp]}
     is_log_end = end is not None and options.end.kind is LimitKind.LATEST
     log_ends = end if end is not None and is_log_end else lookup.latest(doubtful)
     loss = DataLoss(options.fail_on_data_loss)
@@ -84,7 +84,7 @@ def starts_instead(
     for tp in sorted(doubtful & log_ends.keys()):
         log_end = log_ends[tp]
         last = log_end if end is None else end[tp]
-        is_open = start[tp] > log_end and tp not in given
+        is_open = start[tp] > log_end and tp not in explicit
         if start[tp] > min(last, log_end) and not is_open:
             instead[tp] = last
             loss.report_start(tp, start[tp], last, option=options.start.option, log_end=log_end)
@@ -139,14 +139,14 @@ class OffsetLookup:
         named in the options does not exist. A pattern may match no topic.
         """
         selection = self._options.topics
-        found = self._try(
+        topics = self._try(
             "partitions", lambda consumer: internals_of(consumer).topic_metadata(selection.names)
         )
         chosen: set[TopicPartition] = set()
-        for name, topic in found.items():
+        for name, topic in topics.items():
             chosen |= selection.choose(name, topic.partitions, topic.is_internal)
         if must_exist:
-            missing = sorted((selection.names or frozenset()) - found.keys())
+            missing = sorted((selection.names or frozenset()) - topics.keys())
             if missing:
                 raise self._try(
                     "topics",
@@ -154,11 +154,11 @@ class OffsetLookup:
                 )
             for tp in selection.partitions:
                 if tp not in chosen:
-                    raise unknown_partition(tp, set(found[tp.topic].partitions))
+                    raise unknown_partition(tp, set(topics[tp.topic].partitions))
         self.topic_ids = {
             topic: id_text(topic_id)
             for topic in {tp.topic for tp in chosen}
-            if (topic_id := found[topic].topic_id) != ZERO_UUID
+            if (topic_id := topics[topic].topic_id) != ZERO_UUID
         }
         return chosen
 
@@ -201,14 +201,14 @@ class OffsetLookup:
         if limit.kind is LimitKind.LATEST:
             return self.latest(partitions)
         if limit.kind is LimitKind.OFFSETS:
-            given = limit.by_partition
-            first = self.earliest([tp for tp in partitions if given[tp] == EARLIEST])
-            last = self.latest([tp for tp in partitions if given[tp] == LATEST])
+            offsets = limit.by_partition
+            first = self.earliest([tp for tp in partitions if offsets[tp] == EARLIEST])
+            last = self.latest([tp for tp in partitions if offsets[tp] == LATEST])
             marked = {EARLIEST: first, LATEST: last}
             return {
-                tp: marked.get(given[tp], given)[tp]
+                tp: marked.get(offsets[tp], offsets)[tp]
                 for tp in partitions
-                if tp in marked.get(given[tp], given)
+                if tp in marked.get(offsets[tp], offsets)
             }
         times = (
             dict(limit.by_partition)
@@ -218,8 +218,8 @@ class OffsetLookup:
         return self._resolve_times(limit, times)
 
     def _resolve_times(self, limit: OffsetLimit, times: Mapping[TopicPartition, int]) -> Offsets:
-        found = self.at_times(times)
-        missed = sorted(tp for tp, hit in found.items() if hit is None)
+        hits = self.at_times(times)
+        missed = sorted(tp for tp, hit in hits.items() if hit is None)
         if missed and not limit.is_miss_latest:
             tp = missed[0]
             raise KafkaError(
@@ -230,14 +230,14 @@ class OffsetLookup:
                 partition=tp.partition,
             )
         # The record found may not be readable yet (read_committed): readers wait for it.
-        hits = {tp: hit.offset for tp, hit in found.items() if hit is not None}
-        return {**hits, **self.latest(missed)}
+        offsets = {tp: hit.offset for tp, hit in hits.items() if hit is not None}
+        return {**offsets, **self.latest(missed)}
 
     # --- retries ----------------------------------------------------------------------------------
 
     def _try_existing(
         self,
-        what: str,
+        subject: str,
         partitions: Collection[TopicPartition],
         ask: Callable[[KafkaConsumer, Collection[TopicPartition]], Mapping[TopicPartition, T]],
     ) -> dict[TopicPartition, T]:
@@ -252,20 +252,20 @@ class OffsetLookup:
                 return {}
             remaining = frozenset(existing)
             try:
-                return dict(self._try(what, lambda consumer: ask(consumer, remaining)))  # noqa: B023 - called at once
+                return dict(self._try(subject, lambda consumer: ask(consumer, remaining)))  # noqa: B023 - called at once
             except UnknownTopicOrPartitionError as error:
                 existing &= self.partitions(must_exist=False)
                 if existing == remaining and number == self._tries:
                     raise
-                logger.warning("look-up of %s: %s", what, error.message)
+                logger.warning("look-up of %s: %s", subject, error.message)
                 self.pause()
-        raise KafkaTimeoutError(f"no answer to the look-up of {what}: topics are being deleted")
+        raise KafkaTimeoutError(f"no answer to the look-up of {subject}: topics are being deleted")
 
     @property
     def _tries(self) -> int:
         return max(1, self._options.num_retries)
 
-    def _try(self, what: str, ask: Callable[[KafkaConsumer], T]) -> T:
+    def _try(self, subject: str, ask: Callable[[KafkaConsumer], T]) -> T:
         tries = self._tries
         for number in range(1, tries + 1):
             try:
@@ -278,19 +278,19 @@ class OffsetLookup:
                 if not error.retriable or number == tries:
                     raise
                 logger.warning(
-                    "look-up of %s, try %d of %d: %s", what, number, tries, error.message
+                    "look-up of %s, try %d of %d: %s", subject, number, tries, error.message
                 )
                 self.close()
                 self.pause()
-        raise KafkaTimeoutError(f"no answer to the look-up of {what}")
+        raise KafkaTimeoutError(f"no answer to the look-up of {subject}")
 
     def pause(self) -> None:
         """Wait for the interval between two tries."""
         self._sleep(self._options.retry_interval_ms / 1000)
 
     def _settings(self) -> dict[str, str]:
-        given = self._options.kafka
-        return dict(given) if _LOOKUP_DEFAULTS.keys() & given else {**_LOOKUP_DEFAULTS, **given}
+        kafka = self._options.kafka
+        return dict(kafka) if _LOOKUP_DEFAULTS.keys() & kafka else {**_LOOKUP_DEFAULTS, **kafka}
 
     def __repr__(self) -> str:
         return f"<OffsetLookup {self._options.topics}>"

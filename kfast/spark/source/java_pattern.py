@@ -94,11 +94,11 @@ class _Translation:
     def _sequence(self) -> str:
         """Translate up to the end of the group; a flag holds up to there."""
         ignored_case = self._ignores_case
-        found = []
+        items = []
         while self._at < len(self._text) and self._text[self._at] != ")":
-            found.append(self._item())
+            items.append(self._item())
         self._ignores_case = ignored_case
-        return "".join(found)
+        return "".join(items)
 
     def _item(self) -> str:
         char = self._next()
@@ -143,9 +143,9 @@ class _Translation:
         self._ignores_case = ("i" in on or before) and "i" not in off
         if match[3] == ")":
             return ""
-        found = self._closed("(?:")
+        group = self._closed("(?:")
         self._ignores_case = before
-        return found
+        return group
 
     def _closed(self, opening: str) -> str:
         inside = self._sequence()
@@ -170,8 +170,8 @@ class _Translation:
         if self._peek() == "R":  # a line's end
             self._next()
             return _one_of(_NONE)
-        found = self._escaped()
-        return _one_of(self._cased(found) if isinstance(found, str) else found)
+        escaped = self._escaped()
+        return _one_of(self._cased(escaped) if isinstance(escaped, str) else escaped)
 
     def _reference(self, text: str) -> str:
         return f"(?i:{text})" if self._ignores_case else text
@@ -179,8 +179,8 @@ class _Translation:
     def _escaped(self) -> str | frozenset[str]:
         """Return the character or the class that follows a backslash."""
         if match := self._match(r"(p|P)(?:\{([^}]*)\}|(\w))"):
-            found = self._folded(_property(match[2] or match[3] or ""))
-            return NAME_CHARACTERS - found if match[1] == "P" else found
+            characters = self._folded(_property(match[2] or match[3] or ""))
+            return NAME_CHARACTERS - characters if match[1] == "P" else characters
         for pattern, base in (
             (r"x\{([0-9a-fA-F]+)\}", 16),
             (r"x([0-9a-fA-F]{2})", 16),
@@ -218,8 +218,8 @@ class _Translation:
             else:
                 members |= self._members()
             is_first = False
-        found = members if common is None else common & members
-        return NAME_CHARACTERS - found if is_negated else found
+        characters = members if common is None else common & members
+        return NAME_CHARACTERS - characters if is_negated else characters
 
     def _members(self) -> frozenset[str]:
         """Return one character of a class, a range or a class by its name."""
@@ -242,10 +242,10 @@ class _Translation:
     def _cased(self, char: str) -> frozenset[str]:
         return self._folded(frozenset(char))
 
-    def _folded(self, found: frozenset[str]) -> frozenset[str]:
+    def _folded(self, characters: frozenset[str]) -> frozenset[str]:
         if not self._ignores_case:
-            return found
-        return found.union(c.swapcase() for c in found if c in _LETTERS)
+            return characters
+        return characters.union(c.swapcase() for c in characters if c in _LETTERS)
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -274,17 +274,17 @@ class _Translation:
 
 def _one_of(characters: frozenset[str]) -> str:
     """Return a pattern of one of these characters, if it is one a name can have."""
-    found = "".join(sorted(characters & NAME_CHARACTERS))
-    if not found:
+    text = "".join(sorted(characters & NAME_CHARACTERS))
+    if not text:
         return r"[^\s\S]"
-    return re.escape(found) if len(found) == 1 else f"[{re.escape(found)}]"
+    return re.escape(text) if len(text) == 1 else f"[{re.escape(text)}]"
 
 
 def _property(name: str) -> frozenset[str]:
     """Return the characters with a property of ``\\p{name}``."""
-    found = _PROPERTIES.get(name, _UNICODE.get(name.lower()))
-    if found is not None:
-        return found
+    characters = _PROPERTIES.get(name, _UNICODE.get(name.lower()))
+    if characters is not None:
+        return characters
     if match := _CATEGORY.fullmatch(name):
         category = match[1]
         members = (c for c in NAME_CHARACTERS if unicodedata.category(c).startswith(category))

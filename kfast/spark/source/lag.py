@@ -59,18 +59,18 @@ class LagListener(StreamingQueryListener):
         try:
             progress = event.progress
             query_id, batch_id = str(progress.id), int(progress.batchId)
-            found = query_lag(
+            lag = query_lag(
                 query_id,
                 progress.name,
                 batch_id,
                 progress_offsets(progress),
                 CHANNEL.take((query_id, batch_id)),
             )
-            if found is None:
+            if lag is None:
                 return
-            logger.log(logging.INFO if found.is_complete else logging.WARNING, "%s", found)
+            logger.log(logging.INFO if lag.is_complete else logging.WARNING, "%s", lag)
             if self._callback is not None:
-                self._callback(found)
+                self._callback(lag)
         except Exception:  # a listener that raises would hide the lag of all later batches
             logger.exception("cannot report the lag of a query")
 

@@ -65,8 +65,8 @@ class OffsetFilters:
         chosen = _members(kind, value, int)
         if chosen is None:
             return self
-        known = self.partitions
-        return replace(self, partitions=chosen if known is None else known & chosen)
+        current = self.partitions
+        return replace(self, partitions=chosen if current is None else current & chosen)
 
     def _by_offset(self, kind: str, value: Any) -> OffsetFilters:
         if kind == "In":
@@ -83,8 +83,10 @@ class OffsetFilters:
             narrowed = replace(narrowed, from_offset=max(low, narrowed.from_offset or 0))
         if kind in _UPPER:
             high = value + _UPPER[kind]
-            known = narrowed.until_offset
-            narrowed = replace(narrowed, until_offset=high if known is None else min(high, known))
+            current = narrowed.until_offset
+            narrowed = replace(
+                narrowed, until_offset=high if current is None else min(high, current)
+            )
         return narrowed
 
     def _by_timestamp(self, kind: str, value: Any) -> OffsetFilters:
@@ -99,26 +101,27 @@ class OffsetFilters:
     ) -> list[OffsetRange]:
         """Return the ranges cut to the bounds, some of them empty."""
         kept = {
-            tp: part
-            for tp, part in ranges.items()
+            tp: offset_range
+            for tp, offset_range in ranges.items()
             if (self.topics is None or tp.topic in self.topics)
             and (self.partitions is None or tp.partition in self.partitions)
         }
         firsts: dict[TopicPartition, int] = {}
         if self.from_ms is not None:
-            found = at_times({tp: self.from_ms for tp, part in kept.items() if part.size > 0})
+            hits = at_times(
+                {tp: self.from_ms for tp, offset_range in kept.items() if offset_range.size > 0}
+            )
             firsts = {
-                tp: kept[tp].until_offset if hit is None else hit.offset
-                for tp, hit in found.items()
+                tp: kept[tp].until_offset if hit is None else hit.offset for tp, hit in hits.items()
             }
-        return [self._cut(part, firsts.get(tp, 0)) for tp, part in kept.items()]
+        return [self._cut(offset_range, firsts.get(tp, 0)) for tp, offset_range in kept.items()]
 
-    def _cut(self, part: OffsetRange, first: int) -> OffsetRange:
-        start = max(part.from_offset, self.from_offset or 0, first)
-        until = part.until_offset
+    def _cut(self, offset_range: OffsetRange, first: int) -> OffsetRange:
+        start = max(offset_range.from_offset, self.from_offset or 0, first)
+        until = offset_range.until_offset
         if self.until_offset is not None:
             until = min(until, self.until_offset)
-        return replace(part, from_offset=min(start, until), until_offset=until)
+        return replace(offset_range, from_offset=min(start, until), until_offset=until)
 
 
 _MILLISECOND: Final = datetime(1970, 1, 1, 0, 0, 0, 1000) - datetime(1970, 1, 1)

@@ -65,7 +65,7 @@ class OffsetLimit:
             else "use one time for all partitions",
         )
 
-    def given(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    def explicit_partitions(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions for which this limit has an offset, whatever the log has."""
         if self.kind is not LimitKind.OFFSETS:
             return set()

@@ -146,17 +146,20 @@ def _column_options(source: str) -> Iterator[Option]:
     rows: tuple[tuple[str, Parser, str, str, str], ...] = (
         ("Format", _format_name, "", "", f"how {source}s are decoded"),
         ("Schema", text, "schema", "-schema", "Avro: the writer's schema, or with schema ids the "
-         f"reader's; JSON needs none: the type of `{source}` is it"),
+         f"reader's schema. JSON needs none: the type of `{source}` is its schema"),
         ("Message", text, "message", "-message", "Protobuf: name of the message"),
         ("DescriptorSet", text, "descriptor_set", "-schema", "Protobuf: base64 of a "
          "FileDescriptorSet, or a file of the driver"),
-        ("Imports", text, "imports", "-imports", "Protobuf: folders of the driver, with commas "
-         "between, with the files that a `.proto` file imports; its own folder is the last one"),
-        ("Framing", text, "framing", "-framing", f"what stands in front of {source}s: `none`, "
-         "`confluent` (default with a registry), `apicurio`, `avro-single-object`"),
-        ("Subject", text, "", "-schema", f"whose schema gives the columns, `<topic>-{source}` by "
-         "default; looked up once, when the query is planned, and logged"),
-        ("Version", _version, "", "-schema", "its version: a number, or `latest` (default)"),
+        ("Imports", text, "imports", "-imports", "Protobuf: folders of the driver, separated by "
+         "commas, with the files that a `.proto` file imports. The folder of the file itself is "
+         "searched last"),
+        ("Framing", text, "framing", "-framing", f"the prefix of {source}s: `none`, `confluent` "
+         "(default with a registry), `apicurio`, `avro-single-object`"),
+        ("Subject", text, "", "-schema", "the subject whose schema gives the columns, "
+         f"`<topic>-{source}` by default. It is looked up once, when the query is planned, and "
+         "logged"),
+        ("Version", _version, "", "-schema", "the version of the subject: a number, or `latest` "
+         "(default)"),
         ("Options", _object, "options", "", "further arguments of [the "
          'deserializer](typed-columns.md), in JSON: `{"coerce": ["number_text"]}`'),
     )  # fmt: skip
@@ -208,21 +211,22 @@ OWN_OPTIONS: Final = (
     Option("valueByteOrder", choice("big", "little"), "big",
            "`big` (default) or `little`: of numbers inside a struct", "value_byte_order"),
     Option("mode", choice("PERMISSIVE", "DROPMALFORMED", "FAILFAST"), "PERMISSIVE",
-           "what a record does whose key or value is not of the format: `PERMISSIVE` (null; its "
-           "value's bytes in `_corrupt_record binary`, code and path in `_corrupt_reason string`, "
-           "if the schema has these), `DROPMALFORMED`, `FAILFAST`. A timestamp that Spark's "
-           "microseconds cannot hold is malformed, too: `timestamp range`", "mode", "--on-error"),
-    Option("columnNameOfCorruptRecord", text, "_corrupt_record", "another name for that column",
-           "corrupt_column"),
+           "how to treat a record whose key or value is malformed: `PERMISSIVE` (null), "
+           "`DROPMALFORMED`, `FAILFAST`. With `PERMISSIVE`, the schema may have the columns "
+           "`_corrupt_record binary` (the bytes of the value) and `_corrupt_reason string` (code "
+           "and path). A timestamp that Spark's microseconds cannot hold is malformed too: "
+           "`timestamp range`", "mode", "--on-error"),
+    Option("columnNameOfCorruptRecord", text, "_corrupt_record",
+           "another name for the column `_corrupt_record`", "corrupt_column"),
     Option("skipCorruptBatches", boolean, False, "`true` leaves out batches that fail their "
-           "checksum or cannot be decoded; each is logged and counted. One whose end is not known, "
-           "as its length is corrupt, stays an error", "skip_corrupt_batches"),
-    Option("checkpointLocation", text, None, "of a stream's source: the checkpoint of the query, "
+           "checksum or cannot be decoded. Each is logged and counted. A batch whose end is not "
+           "known, because its length is corrupt, is still an error", "skip_corrupt_batches"),
+    Option("checkpointLocation", text, None, "for a stream's source: the checkpoint of the query, "
            'see "A topic created anew"', "checkpoint_location"),
-    Option("pushdown", boolean, False, "`true` turns filters into offset ranges; batch queries, "
-           "with `spark.sql.python.filterPushdown.enabled`", "pushdown", kind="batch"),
+    Option("pushdown", boolean, False, "`true` turns filters of batch queries into offset ranges; "
+           "needs `spark.sql.python.filterPushdown.enabled`", "pushdown", kind="batch"),
     Option("commitOffsets", boolean, False, "`true` commits finished batches to `kafka.group.id`, "
-           "for Kafka's own tools; nothing reads them back", "commit_offsets", "-g"),
+           "for Kafka's own tools. These offsets are never read back", "commit_offsets", "-g"),
 )  # fmt: skip
 """Options that ``format("kafka")`` does not have."""
 
@@ -245,7 +249,7 @@ REGISTRY_OPTIONS: Final[Mapping[str, tuple[str, Parser]]] = {
 
 
 def command_of(name: str) -> str:
-    """Return what ``kfast ingest`` has in place of an option, "" if nothing."""
+    """Return the argument of ``kfast ingest`` in place of an option, "" for none."""
     lower = name.lower()
     if lower.startswith(KAFKA):
         return "-X NAME=VALUE, -F FILE or -b"

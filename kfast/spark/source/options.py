@@ -283,7 +283,7 @@ def _consumer_settings(
 
 
 def _topic_selection(texts: Mapping[str, str]) -> TopicSelection:
-    """Return what the options select.
+    """Return the topics that the options select.
 
     Raises ``ConfigurationError`` if none or several of the three are given or the one is malformed,
     and ``InvalidTopicError`` for a name no topic can have.

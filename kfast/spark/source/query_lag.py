@@ -133,7 +133,7 @@ def query_lag(
 def _offsets(text: str | None) -> dict[TopicPartition, int] | None:
     """Return offsets by partition, None if the text has another form."""
     try:
-        found: Any = json.loads(text or "")
-        return from_json_dict(found)
+        offsets: Any = json.loads(text or "")
+        return from_json_dict(offsets)
     except (ValueError, TypeError, AttributeError):
         return None

@@ -51,9 +51,9 @@ def read_ranges(
     """Yield the records of ranges, one range after another; report the counts at the end."""
     reader = range_reader(options)
     deserializers = task_deserializers(options, projection)
-    for wanted in ranges:
-        arrow = ArrowBatches(projection, wanted.topic, wanted.partition, deserializers)
-        for records in reader.read(wanted):
+    for offset_range in ranges:
+        arrow = ArrowBatches(projection, offset_range.topic, offset_range.partition, deserializers)
+        for records in reader.read(offset_range):
             yield from arrow.batches(records)
         reader.counts.bad_records += arrow.bad_records
         reader.counts.unknown.add(arrow.unknown.fields, arrow.unknown.paths)

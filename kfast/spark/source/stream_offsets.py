@@ -197,12 +197,12 @@ class StreamOffsets:
         ends = self.latest()
         if start is not None:
             self._report_unselected(start)
-        found = self._lookup.topic_ids
+        topic_ids = self._lookup.topic_ids
         anew = self._created_anew(ends if start is None else start)
         begins = self._begins_of(anew, ends if start is None else start.keys() & ends.keys())
         # In this order: once the ids are accepted, the topics are not found anew again.
         self._restarted.update(begins)
-        self._ids.accept(found)
+        self._ids.accept(topic_ids)
         # One that was deleted again meanwhile has no beginning, and its end is no longer one.
         ends = {tp: at for tp, at in ends.items() if tp.topic not in anew or tp in begins}
         if start is None:
@@ -221,13 +221,13 @@ class StreamOffsets:
 
     def _created_anew(self, partitions: Iterable[TopicPartition]) -> set[str]:
         """Report the topics that were deleted and created again since they were read."""
-        found = self._lookup.topic_ids
+        topic_ids = self._lookup.topic_ids
         first = {tp.topic: tp for tp in sorted(partitions, reverse=True)}
-        changed = {t: former for t, former in self._ids.changed(found).items() if t in first}
+        changed = {t: former for t, former in self._ids.changed(topic_ids).items() if t in first}
         for topic, former in sorted(changed.items()):
             self._loss.report(
                 f"the topic {topic} was deleted and created anew: its id was {former} and is "
-                f"{found[topic]}",
+                f"{topic_ids[topic]}",
                 cause="what was not read of the earlier one is lost",
                 hint="set failOnDataLoss=false to read the new one from its beginning",
                 partition=first[topic],
@@ -281,7 +281,7 @@ class StreamOffsets:
 
         Raises ``OffsetOutOfRangeError`` if offsets are gone and ``failOnDataLoss`` is true.
         """
-        if self._ids.known and not self._lookup.topic_ids:  # a batch of an earlier run
+        if self._ids.by_topic and not self._lookup.topic_ids:  # a batch of an earlier run
             self._lookup.partitions(must_exist=False)
         anew = self._created_anew({**start, **end})
         unread = self._restarted.union(tp for tp in {**start, **end} if tp.topic in anew)
@@ -310,7 +310,7 @@ class StreamOffsets:
         self._new_starts = {tp: at for tp, at in self._new_starts.items() if tp not in start}
         self._restarted = set()
         self._ids.save({tp.topic for tp in end} | {tp.topic for tp in unread})
-        self.batch_topic_ids = dict(self._ids.known)
+        self.batch_topic_ids = dict(self._ids.by_topic)
         planned = plan_ranges(
             ranges,
             min_partitions=self._options.min_partitions,
@@ -371,12 +371,13 @@ def _with_lost(planned: list[OffsetRange], lost: Mapping[TopicPartition, int]) -
     ``lost`` has where the log of each begins; one without a range gets one that is all lost.
     """
     first: dict[TopicPartition, int] = {}
-    for part in planned:
-        at = first.get(part.topic_partition, part.from_offset)
-        first[part.topic_partition] = min(at, part.from_offset)
+    for offset_range in planned:
+        at = first.get(offset_range.topic_partition, offset_range.from_offset)
+        first[offset_range.topic_partition] = min(at, offset_range.from_offset)
     return [
-        replace(part, from_offset=0)
-        if part.topic_partition in lost and part.from_offset == first[part.topic_partition]
-        else part
-        for part in planned
+        replace(offset_range, from_offset=0)
+        if offset_range.topic_partition in lost
+        and offset_range.from_offset == first[offset_range.topic_partition]
+        else offset_range
+        for offset_range in planned
     ] + [OffsetRange(*tp, 0, begin) for tp, begin in lost.items() if tp not in first]

@@ -20,8 +20,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from kfast._base.logs import get_logger
 from kfast.errors import ConfigurationError
 from kfast.spark.source.batch_reader import input_partitions, read_partition
-from kfast.spark.source.checked_pickle import checked_reduce
 from kfast.spark.source.process_logs import log_to_stderr
+from kfast.spark.source.worker_check import checked_reduce
 from kfast.table.offset_ranges import bundle_ranges
 from kfast.table.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
 

@@ -147,7 +147,7 @@ def _registered(source: str, options: SourceOptions) -> str:
         subject = f"{topic}-{source}"
     key = SchemaKey.of_version(subject, form.version)
     answers = registry.wait_for([key], is_serialized=form.kind == "protobuf")
-    schema = answers.found.get(key)
+    schema = answers.schemas.get(key)
     if schema is None:
         raise registry.not_there(key)
     if schema.schema_type != _SCHEMA_TYPES[form.kind]:

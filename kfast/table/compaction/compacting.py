@@ -92,7 +92,7 @@ class CompactionSummary:
 
 
 def summary_text(summary: CompactionSummary, to: str) -> str:
-    """Return what a compaction did, in one line."""
+    """Return the counts of a compaction in one line of text."""
     waiting = (
         f"; folders show {summary.waiting:,} new files after the retention time, at the next "
         "compaction"
@@ -162,10 +162,10 @@ def compact_table(
         raise ConfigurationError(f"retention_ms = {retention_ms}: negative", hint="give 0 or more")
     store = open_store(to, storage_options)
     last = last_entry(store)
-    known = ARROW_COMPRESSIONS if last.shape.format == "arrow" else COMPRESSIONS
-    if compression not in known:
+    compressions = ARROW_COMPRESSIONS if last.shape.format == "arrow" else COMPRESSIONS
+    if compression not in compressions:
         raise ConfigurationError(
-            f'compression: there is no "{compression}"', hint=f"one of {', '.join(known)}"
+            f'compression: there is no "{compression}"', hint=f"one of {', '.join(compressions)}"
         )
     with table_lock(store, COMPACTION), storage_errors(f"cannot compact {store.url}"):
         retained_ms = RETENTION_MS if retention_ms is None else retention_ms
@@ -213,25 +213,25 @@ class Compactor:
         now_ms = probe_store(self._store)
         swapped = self._exchange(now_ms)
         self._sweep(now_ms)
-        made = list(self._made())
-        swapped += self._exchange(now_ms) if made else 0
+        compactions = list(self._compactions())
+        swapped += self._exchange(now_ms) if compactions else 0
         return CompactionSummary(
-            files=sum(len(each.replaced) for each in made),
-            new_files=len(made),
-            rows=sum(each.rows for each in made),
-            bytes=sum(file.bytes for each in made for file in each.replaced),
-            new_bytes=sum(each.bytes for each in made),
+            files=sum(len(compaction.replaced) for compaction in compactions),
+            new_files=len(compactions),
+            rows=sum(compaction.rows for compaction in compactions),
+            bytes=sum(file.bytes for compaction in compactions for file in compaction.replaced),
+            new_bytes=sum(compaction.bytes for compaction in compactions),
             swapped=swapped,
             waiting=sum(not state.decision for state in self._log.states()),
         )
 
     # --- steps 1 and 2 ----------------------------------------------------------------------------
 
-    def _made(self) -> Iterator[Compaction]:
+    def _compactions(self) -> Iterator[Compaction]:
         for files in self._groups():
-            made = self._merged(files)
-            if made is not None:
-                yield made
+            compaction = self._merged(files)
+            if compaction is not None:
+                yield compaction
 
     def _groups(self) -> Iterator[list[StoredFile]]:
         """Yield files that become one, by folder and columns, in the order of their names."""
@@ -250,7 +250,7 @@ class Compactor:
             except FileNotFoundError:  # removed by the user
                 continue
             group = open_groups.setdefault(columns, [])
-            if group and sum(each.bytes for each in group) + file.bytes > self._target:
+            if group and sum(member.bytes for member in group) + file.bytes > self._target:
                 if len(group) > 1:
                     yield group
                 group = open_groups[columns] = []
@@ -286,14 +286,14 @@ class Compactor:
         path = _new_path(paths[0], self._merger.ending)
         hidden = Compaction(path, 0, 0, ()).hidden
         try:
-            expected = sum(self._merger.rows(each) for each in paths)
+            expected = sum(self._merger.rows(path) for path in paths)
             rows, size = self._merger.merge(paths, hidden)
         except (FileNotFoundError, StorageError) as error:
             if self._are_there(files):
                 raise
             logger.info("%s: a file was removed meanwhile: %s", self._store.url, error)
             return None
-        made = Compaction(
+        compaction = Compaction(
             path, size, rows, tuple(ReplacedFile(file.path, file.bytes) for file in files)
         )
         if rows != expected or self._merger.rows(hidden) != expected:
@@ -304,11 +304,11 @@ class Compactor:
                 hint="this is a bug of kfast, or of the disk; the table is as it was",
             )
         self._store.fsync_names([hidden])
-        if not self._are_there(files) or not self._log.publish(made):
+        if not self._are_there(files) or not self._log.publish(compaction):
             self._store.remove(hidden)
             return None
         logger.info("%s: %s has the rows of %d files", self._store.url, path, len(files))
-        return made
+        return compaction
 
     def _are_there(self, files: Iterable[StoredFile]) -> bool:
         return all(self._store.stat(file.path) == file for file in files)
@@ -335,36 +335,36 @@ class Compactor:
         return not self._retention_ms or now_ms - since_ms >= self._retention_ms
 
     def _swap(self, state: State) -> bool:
-        made = state.compaction
+        compaction = state.compaction
         if not state.is_swapping:
-            found = [self._store.stat(file.path) for file in made.replaced]
-            is_whole = made.is_replaced_in(filter(None, found))
-            if not self._log.decide(made, swaps=is_whole):
+            stored = [self._store.stat(file.path) for file in compaction.replaced]
+            is_whole = compaction.is_replaced_in(filter(None, stored))
+            if not self._log.decide(compaction, swaps=is_whole):
                 logger.warning(
                     "%s: %s is not used: a file that it would replace was removed or changed",
                     self._store.url,
-                    made.path,
+                    compaction.path,
                 )
                 return False
-        for file in made.replaced:
+        for file in compaction.replaced:
             self._store.remove(file.path)
         try:
-            if self._log.is_done(made):
+            if self._log.is_done(compaction):
                 return False
-            self._store.copy(made.hidden, made.path)
+            self._store.copy(compaction.hidden, compaction.path)
         except FileNotFoundError:
-            if self._log.is_done(made):
+            if self._log.is_done(compaction):
                 return False
             raise KafkaError(
-                f"{self._store.url}/{made.hidden} is lost: it has the rows of "
-                f"{len(made.replaced)} files that it replaces",
+                f"{self._store.url}/{compaction.hidden} is lost: it has the rows of "
+                f"{len(compaction.replaced)} files that it replaces",
                 hint="restore it; do not change the folder _kfast",
             ) from None
-        if self._log.is_done(made):
-            self._remove_replaced(made.path)
+        if self._log.is_done(compaction):
+            self._remove_replaced(compaction.path)
             return False
-        self._store.fsync_names([made.path, *(file.path for file in made.replaced)])
-        self._log.mark_done(made)
+        self._store.fsync_names([compaction.path, *(file.path for file in compaction.replaced)])
+        self._log.mark_done(compaction)
         return True
 
     def _remove_replaced(self, path: str) -> None:
@@ -387,7 +387,7 @@ class Compactor:
 
 def _order(path: str) -> list[int | str]:
     """Return a key by which ``t-0-9`` is before ``t-0-10``."""
-    return [int(part) if part.isdigit() else part for part in _NUMBERS.split(path)]
+    return [int(piece) if piece.isdigit() else piece for piece in _NUMBERS.split(path)]
 
 
 def _new_path(first: str, ending: str) -> str:

@@ -72,16 +72,16 @@ def paths_of(store: TableStore) -> list[str]:
     paths = set(visible)
     replaced: set[str] = set()
     for state in CompactionLog(store).states():
-        made = state.compaction
+        compaction = state.compaction
         if state.is_cancelled:
             continue
-        if not state.decision and not made.is_replaced_in(visible.values()):
+        if not state.decision and not compaction.is_replaced_in(visible.values()):
             continue  # published after the listing, or a file was removed: the folder counts
-        replaced.update(file.path for file in made.replaced)
-        if made.path in paths:
+        replaced.update(file.path for file in compaction.replaced)
+        if compaction.path in paths:
             continue
         if state.done_ms is None:
-            paths.add(made.hidden)
-        elif store.stat(made.path):  # else the user has removed it
-            paths.add(made.path)
+            paths.add(compaction.hidden)
+        elif store.stat(compaction.path):  # else the user has removed it
+            paths.add(compaction.path)
     return sorted(paths - replaced)

@@ -72,8 +72,8 @@ class Compaction:
 
     def is_replaced_in(self, files: Iterable[StoredFile]) -> bool:
         """Whether all files that it replaces are among these, as they were."""
-        found = {file.path: file.bytes for file in files}
-        return all(found.get(file.path) == file.bytes for file in self.replaced)
+        sizes = {file.path: file.bytes for file in files}
+        return all(sizes.get(file.path) == file.bytes for file in self.replaced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +112,16 @@ class CompactionLog:
         """
         listed = {file.path: file for file in self._store.files(COMPACTIONS)}
         numbers = sorted(int(name) for name in map(_number, listed) if name)
-        found = []
+        states = []
         for number in numbers:
             state = self._state(number, listed.get(_path(number)))
             if state is not None:
-                found.append(state)
+                states.append(state)
         following = numbers[-1] + 1 if numbers else 0
         while (state := self._state(following, None)) is not None:
-            found.append(state)
+            states.append(state)
             following += 1
-        return found
+        return states
 
     def _state(self, number: int, file: StoredFile | None) -> State | None:
         data = self._store.read(_path(number))
@@ -219,7 +219,7 @@ def _decoded(data: bytes, number: int, path: str) -> Compaction:
             str(body["path"]),
             int(body["bytes"]),
             int(body["rows"]),
-            tuple(ReplacedFile(str(each["path"]), int(each["bytes"])) for each in body["replaced"]),
+            tuple(ReplacedFile(str(file["path"]), int(file["bytes"])) for file in body["replaced"]),
             number,
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:

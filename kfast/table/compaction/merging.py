@@ -34,7 +34,7 @@ class Merger:
         self._arrow = optional_package("pyarrow", "a compaction")
 
     def columns(self, path: str) -> bytes:
-        """Return what two files share whose rows can be in one.
+        """Return the columns of a file; rows of files with equal ones can be in one file.
 
         Raises ``TableError`` if it is no such file.
         """

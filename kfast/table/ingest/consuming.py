@@ -91,11 +91,13 @@ class TableConverter(RecordConverter):
         if options is not None:
             self._typed = options.typed if self._typed else self._typed
             self.watch(options)
-        made = {
-            name: each for name, each in self._typed.items() if roots[name].type.kind in _NESTED
+        nested = {
+            name: deserializer
+            for name, deserializer in self._typed.items()
+            if roots[name].type.kind in _NESTED
         }
-        self._key_deserializer = made.get("key")
-        self._value_deserializer = made.get("value")
+        self._key_deserializer = nested.get("key")
+        self._value_deserializer = nested.get("value")
         self.select(None)
 
 

@@ -207,5 +207,5 @@ def ingest(
     return Ingest(options, settings, bounds=bounds if is_bounded else None).run()
 
 
-def _names(given: str | Collection[str]) -> list[str]:
-    return [*split_partition_by(given)] if isinstance(given, str) else [*given]
+def _names(names: str | Collection[str]) -> list[str]:
+    return [*split_partition_by(names)] if isinstance(names, str) else [*names]

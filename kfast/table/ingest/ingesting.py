@@ -193,7 +193,7 @@ class Ingest:
         return self._is_stopping
 
     def plan(self) -> list[PlannedRange]:
-        """Return what a run would write now; nothing is written."""
+        """Return the ranges that a run would write now; nothing is written."""
         with KafkaConsumer(config=self._settings) as consumer:
             self._find_topics(consumer)
             return self._planned(consumer, self._last(self._open_log()))
@@ -341,7 +341,7 @@ class Ingest:
         )
 
     def _planned(self, consumer: KafkaConsumer, last: Entry | None) -> list[PlannedRange]:
-        """Return what to write; topics of globs that are deleted meanwhile are left out."""
+        """Return the ranges to write, without topics of globs that are deleted meanwhile."""
         topics = find_topics(consumer, self._options.topics)
         while True:
             self._topics = topics

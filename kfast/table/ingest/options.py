@@ -110,13 +110,13 @@ class IngestOptions:
         compressions = ARROW_COMPRESSIONS if self.format == "arrow" else COMPRESSIONS
         for option in _SOURCES:
             _check_format(option, getattr(self, option))
-        for option, value, known in (
+        for option, value, choices in (
             ("format", self.format, FORMATS),
             ("on-error", self.on_error, tuple(ON_ERROR)),
             ("compression", self.compression, compressions),
             ("lost", self.lost, LOST),
         ):
-            _check(option, value, known)
+            _check(option, value, choices)
         letter_topic(self.dead_letter)
         if self.upsert:
             self._check_upsert()
@@ -201,8 +201,12 @@ class IngestOptions:
     def typed(self) -> dict[str, TypedDeserializer]:
         """The deserializers with a schema of keys and values that are columns of the table."""
         columns = self.read_columns
-        given = {source: getattr(self, source) for source in _SOURCES if source in columns}
-        return {name: each for name, each in given.items() if isinstance(each, TypedDeserializer)}
+        formats = {source: getattr(self, source) for source in _SOURCES if source in columns}
+        return {
+            name: deserializer
+            for name, deserializer in formats.items()
+            if isinstance(deserializer, TypedDeserializer)
+        }
 
     @property
     def of_latest(self) -> dict[str, TypedDeserializer]:
@@ -215,18 +219,20 @@ class IngestOptions:
 
     def with_new_deserializers(self) -> IngestOptions:
         """Return the same with deserializers that have looked up no schema yet."""
-        new: dict[str, Any] = {name: copy.copy(each) for name, each in self.typed.items()}
+        new: dict[str, Any] = {
+            name: copy.copy(deserializer) for name, deserializer in self.typed.items()
+        }
         return replace(self, **new)
 
     def known_roots(self) -> Roots | None:
         """Return the roots of typed columns; None if one may have to be looked up."""
-        found: dict[str, SchemaField] = {}
+        roots: dict[str, SchemaField] = {}
         for name, deserializer in self.typed.items():
             root = deserializer.root
             if deserializer.registry is not None or root is None:
                 return None
-            found[name] = root
-        return found
+            roots[name] = root
+        return roots
 
     def look_up_roots(self, topics: Collection[str], *, waits: bool = True) -> Roots:
         """Return the roots of typed columns; the same for all topics.
@@ -277,19 +283,19 @@ class IngestOptions:
 
     def deserializers(self, projection: Projection) -> dict[str, Deserializer]:
         """Return the deserializers of key and value, without those that are not decoded."""
-        made: dict[str, Deserializer] = {}
+        deserializers: dict[str, Deserializer] = {}
         for source in _SOURCES:
-            given = getattr(self, source)
+            data_format = getattr(self, source)
             if not projection.decodes(source):
                 continue
-            made_one = (
-                given
-                if isinstance(given, TypedDeserializer)
-                else deserializer_of(given, column=source)
+            deserializer = (
+                data_format
+                if isinstance(data_format, TypedDeserializer)
+                else deserializer_of(data_format, column=source)
             )
-            assert made_one is not None  # bytes are not decoded
-            made[source] = made_one
-        return made
+            assert deserializer is not None  # bytes are not decoded
+            deserializers[source] = deserializer
+        return deserializers
 
     def shape(self, projection: Projection) -> TableShape:
         """Return the shape of the table.
@@ -316,16 +322,16 @@ class IngestOptions:
         return upsert_columns(projection, self.upsert, self.record_columns)
 
 
-def _check_format(option: str, given: object) -> None:
-    if isinstance(given, TypedDeserializer):
+def _check_format(option: str, data_format: object) -> None:
+    if isinstance(data_format, TypedDeserializer):
         return
-    if not isinstance(given, str):
+    if not isinstance(data_format, str):
         raise ConfigurationError(
             f"{option} is the name of a format or a deserializer with a schema, not "
-            f"{type(given).__name__}",
+            f"{type(data_format).__name__}",
             hint=f'{option}="text", or {option}=kfast.Json({{"id": "int64"}})',
         )
-    row = format_named(given, option)
+    row = format_named(data_format, option)
     if row.arguments:
         example = 'kfast.Json({"id": "int64"})' if row.name == "json" else "a deserializer"
         raise ConfigurationError(
@@ -334,16 +340,16 @@ def _check_format(option: str, given: object) -> None:
         )
 
 
-def _kind(given: str | TypedDeserializer) -> str:
-    if isinstance(given, TypedDeserializer):
-        return given.format_name.lower()
-    return format_named(given, "").name
+def _kind(data_format: str | TypedDeserializer) -> str:
+    if isinstance(data_format, TypedDeserializer):
+        return data_format.format_name.lower()
+    return format_named(data_format, "").name
 
 
 def _output_column(source: str, options: IngestOptions, roots: Roots) -> OutputColumn:
     if source not in roots:
-        given = getattr(options, source) if source in _SOURCES else BYTES
-        return output_column(source, _kind(given))
+        data_format = getattr(options, source) if source in _SOURCES else BYTES
+        return output_column(source, _kind(data_format))
     return OutputColumn(source, source, json_of(in_spark(roots[source], source).type))
 
 
@@ -352,29 +358,29 @@ def check_columns(names: Collection[str]) -> tuple[str, ...]:
 
     ``timestamp_type`` is the name of ``kfast read`` for ``timestampType``.
     """
-    known = {name.lower(): name for name in COLUMNS} | {"timestamp_type": "timestampType"}
-    found: list[str] = []
+    spellings = {name.lower(): name for name in COLUMNS} | {"timestamp_type": "timestampType"}
+    columns: list[str] = []
     for name in names:
-        if name.lower() not in known:
+        if name.lower() not in spellings:
             raise _not_one_of("columns", name, COLUMNS)
-        if known[name.lower()] in found:
+        if spellings[name.lower()] in columns:
             raise ConfigurationError(f"columns: {name} is given twice", hint="name it once")
-        found.append(known[name.lower()])
-    return tuple(found)
+        columns.append(spellings[name.lower()])
+    return tuple(columns)
 
 
 def _source(column: str) -> str:
     return column.lower()
 
 
-def _check(option: str, value: str, known: Collection[str]) -> None:
-    if value not in known:
-        raise _not_one_of(option, value, known)
+def _check(option: str, value: str, choices: Collection[str]) -> None:
+    if value not in choices:
+        raise _not_one_of(option, value, choices)
 
 
-def _not_one_of(option: str, value: str, known: Collection[str]) -> ConfigurationError:
-    near = did_you_mean(value, known)
+def _not_one_of(option: str, value: str, choices: Collection[str]) -> ConfigurationError:
+    near = did_you_mean(value, choices)
     return ConfigurationError(
         f'{option}: there is no "{value}"',
-        hint=f"did you mean {near}?" if near else f"one of {', '.join(known)}",
+        hint=f"did you mean {near}?" if near else f"one of {', '.join(choices)}",
     )

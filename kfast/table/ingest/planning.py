@@ -87,18 +87,24 @@ def find_topics(
     if must_exist:
         for name in chosen:
             internals_of(consumer).required_partitions(name)
-    known = internals_of(consumer).topic_metadata(None if globs else frozenset(chosen))
-    seen = {name for name, each in known.items() if not each.is_internal}
+    metadata = internals_of(consumer).topic_metadata(None if globs else frozenset(chosen))
+    seen = {name for name, topic in metadata.items() if not topic.is_internal}
     for glob in globs:
         with nullcontext() if must_exist else suppress(UnknownTopicOrPartitionError):
             chosen.update(topics_like(glob, seen, _GLOB_HINT))
     if must_exist:
-        for name in chosen - known.keys():  # deleted just now
+        for name in chosen - metadata.keys():  # deleted just now
             raise internals_of(consumer).unknown_topic_error(name)
-    chosen &= known.keys()
+    chosen &= metadata.keys()
     return Topics(
-        frozenset(TopicPartition(name, each) for name in chosen for each in known[name].partitions),
-        {name: id_text(each) for name in chosen if (each := known[name].topic_id) != ZERO_UUID},
+        frozenset(
+            TopicPartition(name, number) for name in chosen for number in metadata[name].partitions
+        ),
+        {
+            name: id_text(topic_id)
+            for name in chosen
+            if (topic_id := metadata[name].topic_id) != ZERO_UUID
+        },
     )
 
 
@@ -111,7 +117,7 @@ def plan_ranges(
     *,
     skips_lost: bool,
 ) -> list[PlannedRange]:
-    """Return what to write, in order; partitions without new records have a range without offsets.
+    """Return the ranges to write, in order; a partition without new records has an empty one.
 
     ``table`` is the newest entry of its log, None for a new table. Raises ``OffsetOutOfRangeError``
     for offsets that are gone, unless ``skips_lost``, and for a topic that was created anew;
@@ -142,18 +148,18 @@ def plan_ranges(
     planned = []
     for tp in sorted(chosen):
         start, stop = chosen[tp]
-        wanted = ends.get(tp, first[tp] if start is None else start)
-        lost = max(0, first[tp] - wanted)
+        position = ends.get(tp, first[tp] if start is None else start)
+        lost = max(0, first[tp] - position)
         if lost and not skips_lost:
-            raise offsets_gone(tp, wanted, first[tp])
+            raise offsets_gone(tp, position, first[tp])
         until = last[tp] if stop is None else min(stop, last[tp])
-        planned.append(PlannedRange(tp, wanted, max(until, wanted + lost), lost))
+        planned.append(PlannedRange(tp, position, max(until, position + lost), lost))
     return planned
 
 
 def check_ids(
     topics: Topics,
-    known: Mapping[str, str],
+    table_ids: Mapping[str, str],
     ends: Mapping[TopicPartition, int],
     url: str,
 ) -> None:
@@ -164,21 +170,21 @@ def check_ids(
             continue
         if tp not in topics.partitions:
             raise created_anew(tp, url, "the table has it, and the topic has no such partition")
-        former, present = known.get(tp.topic), topics.ids.get(tp.topic)
+        former, present = table_ids.get(tp.topic), topics.ids.get(tp.topic)
         if former is not None and present is not None and former != present:
             raise created_anew(tp, url, f"its topic id was {former}, and is {present}")
 
 
-def offsets_gone(tp: TopicPartition, wanted: int, log_start: int) -> OffsetOutOfRangeError:
+def offsets_gone(tp: TopicPartition, offset: int, log_start: int) -> OffsetOutOfRangeError:
     """Return the error for offsets that the log had and has no more."""
     return OffsetOutOfRangeError(
-        f"offsets {wanted} to {log_start - 1} of {tp} are gone: the log now starts at {log_start} "
+        f"offsets {offset} to {log_start - 1} of {tp} are gone: the log now starts at {log_start} "
         "(retention)",
-        found=f"{log_start - wanted} offsets are lost",
+        found=f"{log_start - offset} offsets are lost",
         hint='--lost skip (lost="skip") to go on without them',
         topic=tp.topic,
         partition=tp.partition,
-        offset=wanted,
+        offset=offset,
         log_start_offset=log_start,
     )
 

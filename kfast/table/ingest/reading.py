@@ -165,8 +165,8 @@ def consumer_settings(
             f"{config.spelling('enable_auto_commit')} is not for an ingest",
             hint="with a group.id it commits what is published",
         )
-    given = {**configs}
-    settings: dict[str, object] = {**(given.pop("config", None) or {}), **given}
+    arguments = {**configs}
+    settings: dict[str, object] = {**(arguments.pop("config", None) or {}), **arguments}
     settings |= {"auto.offset.reset": "none", "enable.auto.commit": False}
     if is_follow and not config.was_given("metadata_max_age_ms"):
         settings["metadata.max.age.ms"] = METADATA_MS

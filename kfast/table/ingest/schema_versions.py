@@ -146,8 +146,8 @@ class SchemaVersions:
         latest = done.options.look_up_roots(done.topics, waits=False)
         if all(latest[name].type == root.type for name, root in roots.items()):
             return None
-        wanted = done.options.shape(done.options.of_table(done.options.projection(latest)))
-        change = schema_change(shape.schema, wanted.schema, self._url, shape.format)
+        new_shape = done.options.shape(done.options.of_table(done.options.projection(latest)))
+        change = schema_change(shape.schema, new_shape.schema, self._url, shape.format)
         return NewerSchema(done.options, latest, change) if change.is_of_table else None
 
     def _refuse(self, error: ConfigurationError) -> None:

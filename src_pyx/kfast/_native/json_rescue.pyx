@@ -200,7 +200,7 @@ cdef bint rescue_row(State* s, const char* text, int64_t size, Text* out) noexce
 
 
 def rescue(plan, data, starts, lengths, const int32_t[::1] counts, prefixes=None) -> tuple:
-    """Return what of some documents has no column.
+    """Return the fields without a column of some documents, as documents.
 
     Parameters
     ----------

@@ -196,7 +196,7 @@ cdef class MemoryAccount:
     # --- chunks -----------------------------------------------------------------------------------
 
     cdef long long estimate(self, long long raw_bytes) noexcept:
-        """Return what a chunk of a slice of this size will take."""
+        """Return the estimated bytes of a chunk that is decoded from a slice of this size."""
         cdef double decoded = raw_bytes * self.expansion
         return <long long> decoded if decoded < self.largest_chunk else self.largest_chunk
 

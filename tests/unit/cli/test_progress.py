@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kfast.cli.progress import Counts, Progress, can_draw
-from kfast.cli.stops import Stops
+from kfast.cli.run import Stops
 
 
 @dataclass

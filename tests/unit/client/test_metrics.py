@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from kfast._runtime.sampled_stat import SampledStat
 from kfast.client.request_metrics import RequestMetrics
-from kfast.client.throttle_log import ThrottleLog
 
 
 def test_nothing_measured_is_not_a_number() -> None:
@@ -57,20 +54,3 @@ def test_responses_are_counted_per_api() -> None:
     assert metrics.of(1).throttle_ms.maximum(5) == 30
     assert metrics.of(68, 12).latency_ms.count == 1
     assert metrics.of(99).latency_ms.count == 0
-
-
-def test_the_begin_of_throttling_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """U-13: by each broker, and again after a minute without any."""
-    log = ThrottleLog("app-1")
-    for now_ms in range(0, 100_000, 100):
-        log.note(1, "Fetch", 350, now_ms)
-    assert caplog.messages == [
-        "Broker 1 throttles Fetch for 350 ms: a quota of the user or of client.id app-1 is used "
-        "up; the metrics have fetch-throttle-time-avg and fetch-throttle-time-max"
-    ]
-    log.note(2, "Fetch", 1, 99_900)
-    assert len(caplog.messages) == 2
-    log.note(1, "Fetch", 350, 99_900 + 59_999)
-    assert len(caplog.messages) == 2
-    log.note(1, "Fetch", 350, 99_900 + 120_000)
-    assert len(caplog.messages) == 3

@@ -71,7 +71,7 @@ class Lines(TypedDeserializer):
     ) -> list[int | str | None]:
         return [int(row) + 100 for row in rows]
 
-    def _what_is_at(self, _raw: bytes, _position: int) -> str:
+    def _type_at(self, _raw: bytes, _position: int) -> str:
         return "a word"
 
     def _shown_at(self, raw: bytes, position: int) -> str:

@@ -16,8 +16,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 
-from kfast.local.token_endpoint import TokenEndpoint
-from kfast.local.tokens import TokenIssuer
+from kfast.local.tokens import TokenEndpoint, TokenIssuer
 
 USERS = {"app": "secret", "a b": "p%:q"}
 GRANT = {"grant_type": "client_credentials"}

@@ -17,6 +17,7 @@ from kfast.errors import (
     KafkaConnectionError,
     UnsupportedVersionError,
 )
+from kfast.network.network_client import ThrottleLog
 from kfast.network.transport import EVENT_READ
 from kfast.protocol.api_keys import ApiKey
 from kfast.testing.releases import RELEASES
@@ -362,3 +363,20 @@ def test_the_endpoint_is_registered_for_reading_only_when_nothing_waits() -> Non
     bench.make_ready(2)
     for server in servers:
         assert bench.network.interest(server.transports[0]) == EVENT_READ
+
+
+def test_the_begin_of_throttling_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """U-13: by each broker, and again after a minute without any."""
+    log = ThrottleLog("app-1")
+    for now_ms in range(0, 100_000, 100):
+        log.note(1, "Fetch", 350, now_ms)
+    assert caplog.messages == [
+        "Broker 1 throttles Fetch for 350 ms: a quota of the user or of client.id app-1 is used "
+        "up; the metrics have fetch-throttle-time-avg and fetch-throttle-time-max"
+    ]
+    log.note(2, "Fetch", 1, 99_900)
+    assert len(caplog.messages) == 2
+    log.note(1, "Fetch", 350, 99_900 + 59_999)
+    assert len(caplog.messages) == 2
+    log.note(1, "Fetch", 350, 99_900 + 120_000)
+    assert len(caplog.messages) == 3

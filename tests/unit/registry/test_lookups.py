@@ -87,10 +87,10 @@ def avro(text: str = '"int"', *references: tuple[str, int]) -> RawSchema:
 def test_what_is_known_is_not_fetched_again() -> None:
     """TC-100"""
     registry = Registry({ONE: avro()})
-    assert registry.get(ONE).found[ONE].text == '"int"'
+    assert registry.get(ONE).schemas[ONE].text == '"int"'
     again = registry.lookup(ONE)
     assert again.is_done
-    assert again.found[ONE].schema_type == "AVRO"
+    assert again.schemas[ONE].schema_type == "AVRO"
     assert registry.fetched == [ONE]
     assert len(registry.lookups.take_done()) == 1  # the second one never was pending
 
@@ -104,7 +104,7 @@ def test_lookups_of_one_id_share_its_request() -> None:
     late = registry.lookup(ONE)
     registry.answer(avro())
     assert registry.fetch() is None
-    assert {lookup.found[ONE].text for lookup in (*six, late)} == {'"int"'}
+    assert {lookup.schemas[ONE].text for lookup in (*six, late)} == {'"int"'}
     assert set(registry.lookups.take_done()) == {*six, late}
     assert registry.fetched == [ONE]
 
@@ -113,7 +113,7 @@ def test_10_000_ids_through_a_cache_of_100() -> None:
     """TC-102: an answer keeps its schemas, and the least recently used ones go."""
     keys = ids(*range(10_000))
     registry = Registry({key: avro(str(key.value)) for key in keys}, max_schemas=100)
-    schemas = registry.get(*keys).found
+    schemas = registry.get(*keys).schemas
     assert [schemas[key].text for key in keys] == [str(number) for number in range(10_000)]
     used = keys[-100]
     registry.get(used)
@@ -134,7 +134,7 @@ def test_an_unknown_id_is_remembered_then_found() -> None:
     assert registry.get(ONE).not_found == {ONE}
     assert registry.fetched == [ONE]
     registry.clock.advance(1)
-    assert registry.get(ONE).found
+    assert registry.get(ONE).schemas
     assert registry.fetched == [ONE, ONE]
     assert registry.get(*ids(-1)).not_found
     assert registry.fetched == [ONE, ONE]
@@ -148,7 +148,7 @@ def test_many_unknown_ids_are_not_asked_for(caplog: pytest.LogCaptureFixture) ->
     random = ids(*range(1000, 2000))
     lookup = registry.get(ONE, *random)
     assert lookup.not_found == set(random)
-    assert ONE in lookup.found
+    assert ONE in lookup.schemas
     assert len(registry.fetched) == MISSES_PER_MINUTE
     assert registry.get(*ids(3000)).not_found
     assert len(registry.fetched) == MISSES_PER_MINUTE
@@ -157,7 +157,7 @@ def test_many_unknown_ids_are_not_asked_for(caplog: pytest.LogCaptureFixture) ->
     assert "100 unknown schema ids within a minute" in warnings[0].getMessage()
     registry.clock.advance(60_000)
     registry.schemas[TWO] = avro()
-    assert registry.get(TWO).found
+    assert registry.get(TWO).schemas
     assert registry.get(SchemaKey.of_id(3000)).not_found
     assert registry.fetched[-1] == SchemaKey.of_id(3000)
 
@@ -167,7 +167,7 @@ def test_a_subject_is_asked_for_whatever_was_missed() -> None:
     latest = SchemaKey.of_version("orders-value")
     registry = Registry({latest: avro()}, max_schemas=10_000)
     registry.get(*ids(*range(1000, 1100)))
-    assert registry.get(latest).found
+    assert registry.get(latest).schemas
     registry.get(latest)
     assert registry.fetched[-2:] == [latest, latest]  # the latest one may be another one
 
@@ -191,7 +191,7 @@ def test_a_failure_that_may_pass_is_tried_again(caplog: pytest.LogCaptureFixture
     assert waits == [200, 400, 800, 1600]
     assert not lookup.is_done
     registry.run()
-    assert lookup.found
+    assert lookup.schemas
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "no answer from the schema registry http://sr1:8081: connection refused"),
         ("INFO", "the schema registry http://sr1:8081 answers again"),
@@ -221,7 +221,7 @@ def test_the_deadline_ends_a_lookup_and_the_next_one_tries_again() -> None:
     registry.clock.advance(900)
     registry.run()
     assert registry.lookups.take_done() == [again]
-    assert again.found
+    assert again.schemas
 
 
 def test_a_lookup_ends_while_its_request_hangs() -> None:
@@ -247,7 +247,7 @@ def test_retry_after_is_kept() -> None:
     assert registry.fetch() is None
     registry.clock.advance(1)
     registry.run()
-    assert lookup.found
+    assert lookup.schemas
 
 
 def test_servers_are_tried_in_turn() -> None:
@@ -271,7 +271,7 @@ def test_known_ids_are_answered_while_the_registry_is_down() -> None:
     lookup = registry.lookup(ONE, TWO)
     registry.fetch()
     registry.answer(DOWN)
-    assert registry.lookup(ONE).found
+    assert registry.lookup(ONE).schemas
     assert not lookup.is_done
 
 
@@ -298,7 +298,7 @@ def test_a_form_that_a_registry_lacks_is_asked_for_once() -> None:
     registry.fetch()
     registry.answer(Absent.FORM)
     registry.run()
-    assert lookup.found
+    assert lookup.schemas
     registry.lookup(TWO, is_serialized=True)
     registry.run()
     assert registry.forms == [True, False, False]
@@ -321,7 +321,7 @@ def test_references_are_resolved() -> None:
             version("sku", 2): avro("sku"),
         }
     )
-    order = registry.get(ONE).found[ONE]
+    order = registry.get(ONE).schemas[ONE]
     assert [(reference.name, reference.schema.text) for reference in order.references] == [
         ("t.line", "line"),
         ("t.money", "money"),
@@ -345,7 +345,7 @@ def test_schemas_that_are_fetched_at_once_share_references() -> None:
         }
     )
     lookup = registry.get(ONE, TWO)
-    assert lookup.found[ONE].references[0].schema is lookup.found[TWO].references[0].schema
+    assert lookup.schemas[ONE].references[0].schema is lookup.schemas[TWO].references[0].schema
     assert len(registry.fetched) == 4
 
 
@@ -373,7 +373,7 @@ def test_the_depth_of_references_is_limited(is_known: bool) -> None:
     registry.schemas[TWO] = avro("two", (f"s{MAX_DEPTH}", 1))
     if is_known:
         registry.get(version("s20"))
-    assert len(registry.get(ONE).found[ONE].dependencies()) == MAX_DEPTH
+    assert len(registry.get(ONE).schemas[ONE].dependencies()) == MAX_DEPTH
     error = registry.get(TWO).error
     assert error is not None
     assert "more than 32 deep" in str(error)
@@ -387,7 +387,7 @@ def test_a_reference_that_is_not_there() -> None:
     assert not lookup.not_found
     assert 'does not have the version 3 of subject "b"' in str(lookup.error)
     registry.schemas[version("b", 3)] = avro("b")
-    assert registry.get(ONE).found
+    assert registry.get(ONE).schemas
 
 
 def test_the_subject_of_a_reference_is_shown_as_text() -> None:
@@ -405,9 +405,9 @@ def test_diamonds_of_references_take_linear_time() -> None:
         for letter in "ab":
             below = [(f"{name}{number - 1}", 1) for name in "ab"] if number else []
             registry.schemas[version(f"{letter}{number}")] = avro("x", *below)
-    assert len(registry.get(ONE).found[ONE].dependencies()) == 62
+    assert len(registry.get(ONE).schemas[ONE].dependencies()) == 62
     small = Registry(registry.schemas, max_schemas=1)
-    assert len(small.get(ONE).found[ONE].dependencies()) == 62
+    assert len(small.get(ONE).schemas[ONE].dependencies()) == 62
     assert len(small.fetched) == 63
     registry.schemas[version("a0")] = Absent.SCHEMA
     fresh = Registry(registry.schemas)
@@ -426,16 +426,16 @@ def test_a_reference_that_fails_is_tried_again_behind_the_others() -> None:
     registry.clock.advance(200)
     registry.run()
     assert registry.fetched == [ONE, a, TWO, a]
-    assert first.found[ONE].references[0].schema is second.found[TWO].references[0].schema
+    assert first.schemas[ONE].references[0].schema is second.schemas[TWO].references[0].schema
 
 
 def test_a_key_that_is_another_name_of_an_id() -> None:
     """TC-114: a global id of Apicurio."""
     key = SchemaKey.of_global_id(77)
     registry = Registry({key: ONE, ONE: avro()})
-    assert registry.get(key).found[key].text == '"int"'
+    assert registry.get(key).schemas[key].text == '"int"'
     assert registry.fetched == [key, ONE]
-    assert registry.get(ONE).found
+    assert registry.get(ONE).schemas
     assert registry.fetched == [key, ONE]
 
 
@@ -447,10 +447,10 @@ def test_nothing_is_fetched_for_a_lookup_that_was_cancelled() -> None:
     registry.lookups.cancel(first)
     registry.answer(registry.schemas[ONE])
     registry.run()
-    assert second.found
+    assert second.schemas
     assert registry.fetched == [ONE, TWO]
     assert registry.lookups.take_done() == [second]
-    assert registry.get(ONE).found  # and the key is looked up anew
+    assert registry.get(ONE).schemas  # and the key is looked up anew
 
 
 def test_all_lookups_can_be_ended() -> None:

@@ -95,7 +95,7 @@ def test_protobuf_is_asked_for_as_descriptors(fake: FakeRegistry, has_serialized
         for n in range(3)
     ]
     with SchemaRegistry(fake.url) as registry:
-        schemas = registry.wait_for(keys, is_serialized=True).found
+        schemas = registry.wait_for(keys, is_serialized=True).schemas
     descriptors = {schemas[key].descriptor for key in keys}
     assert descriptors == ({b"\x0a"} if has_serialized else {None})
     assert len(fake.requests) == (3 if has_serialized else 4)

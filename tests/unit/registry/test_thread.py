@@ -76,7 +76,7 @@ def test_a_forgotten_registry_ends_its_thread(fake: FakeRegistry) -> None:
     until(lambda: not thread.is_running)
     answers = request.answers()
     assert answers is not None
-    assert answers.found[SchemaKey.of_id(number)].text == AVRO
+    assert answers.schemas[SchemaKey.of_id(number)].text == AVRO
 
 
 def test_a_look_up_does_not_wait(fake: FakeRegistry) -> None:
@@ -98,7 +98,7 @@ def test_a_look_up_does_not_wait(fake: FakeRegistry) -> None:
         assert woken.wait(LIMIT_S)
         answers = request.answers()
         assert answers is not None
-        assert answers.found[key].text == AVRO
+        assert answers.schemas[key].text == AVRO
         assert names == [NAME]
         again = registry.lookup([key], wake)
         assert again.answers() is not None

@@ -117,7 +117,7 @@ def test_a_schema_is_fetched_with_its_references(has_serialized: bool) -> None:
             fake.register(file.name, texts[file.name], PROTOBUF, references, descriptor=raw)
         with SchemaRegistry(fake.url) as registry:
             key = SchemaKey.of_id(3)
-            schema = registry.wait_for([key], is_serialized=True).found[key]
+            schema = registry.wait_for([key], is_serialized=True).schemas[key]
     forms = [each.schema.descriptor is not None for each in schema.dependencies()]
     assert forms == [has_serialized] * 2
     pool = registered_pool(schema)

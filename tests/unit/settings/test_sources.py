@@ -164,7 +164,9 @@ def test_the_first_place_that_has_a_setting_wins(
         place.write(*FILES[name])
     place.variables = variables
     found = place.load(file and FILES[file][0], profile, options=options)
-    (entry,) = found.given.values() if "fetch" not in words else [found.given["bootstrap_servers"]]
+    (entry,) = (
+        found.entries.values() if "fetch" not in words else [found.entries["bootstrap_servers"]]
+    )
     assert entry.value == server
 
 
@@ -179,7 +181,7 @@ def test_each_setting_is_looked_for_by_itself_and_by_any_of_its_names(place: Pla
     file = place.write("c.json", '{"sasl.plain.username": "high",\n "fetch.min.bytes": 5}')
     place.variables = {"KFAST_FETCH_WAIT_MAX_MS": "9", "KFAST_FETCH_MIN_BYTES": "6"}
     found = place.load(file, "p", options={"bootstrap_servers": "h:1"})
-    assert {name: (entry.value, entry.origin) for name, entry in found.given.items()} == {
+    assert {name: (entry.value, entry.origin) for name, entry in found.entries.items()} == {
         "bootstrap_servers": ("h:1", "-X"),
         "client_id": ("p", "~/.config/kfast/config.toml:4"),
         "client_rack": ("r", "~/.config/kfast/config.toml:2"),
@@ -194,8 +196,8 @@ def test_each_setting_is_looked_for_by_itself_and_by_any_of_its_names(place: Pla
 def test_a_named_profile_takes_nothing_from_the_current_one(place: Place) -> None:
     """CL-92: credentials of one cluster never go to another."""
     place.write(CONFIG, 'current="a"\n[profiles.a]\nsasl.password="x"\n[profiles.b]\nclient.id="b"')
-    assert {*place.load(profile="b").given} == {"client_id", "bootstrap_servers"}
-    assert "sasl_plain_password" in place.load().given
+    assert {*place.load(profile="b").entries} == {"client_id", "bootstrap_servers"}
+    assert "sasl_plain_password" in place.load().entries
 
 
 def test_only_what_is_named_is_read_from_the_current_folder(place: Place) -> None:
@@ -237,7 +239,7 @@ def test_an_unedited_file_of_confluent_cloud_works(place: Place) -> None:
     assert config.sasl_plain_username == "KEY"
     assert config.sasl_plain_password == Secret("hunter2")
     assert config.sasl_jaas_config is None
-    assert found.given["sasl_plain_username"].origin == "./client.properties:4"
+    assert found.entries["sasl_plain_username"].origin == "./client.properties:4"
     assert found.notes == ("./client.properties: ignored, for other clients: acks",)
     assert found.registry["basic_auth_user_info"].value == Secret("SRKEY:hunter2")
     twin = kfast.ConsumerConfig.from_file(file)
@@ -250,9 +252,9 @@ def test_another_password_goes_with_the_user_of_a_jaas_line(place: Place) -> Non
     """CL-93"""
     place.write("c.properties", CONFLUENT_CLOUD.replace("PLAIN\n", "PLAIN\n"))
     found = place.load("c.properties", options={"sasl.password": "other"})
-    assert found.given["sasl_plain_username"].value == "KEY"
-    assert found.given["sasl_plain_password"].value == Secret("other")
-    assert "sasl_jaas_config" not in found.given
+    assert found.entries["sasl_plain_username"].value == "KEY"
+    assert found.entries["sasl_plain_password"].value == Secret("other")
+    assert "sasl_jaas_config" not in found.entries
 
 
 @pytest.mark.parametrize(
@@ -280,7 +282,7 @@ def test_a_jaas_line_with_more_than_user_and_password_stays(
     file = place.write(
         "c.properties", f"sasl.jaas.config=org.apache.kafka.common.security.{line}\n"
     )
-    given = place.load(file).given
+    given = place.load(file).entries
     assert ("sasl_jaas_config" in given) is kept
     if not kept:
         assert str(given["sasl_mechanism"].value) in {"PLAIN", "SCRAM-SHA-256"}
@@ -295,7 +297,7 @@ def test_a_file_of_java_has_names_of_classes_that_are_ignored(place: Place) -> N
         "partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor",
     )
     found = place.load(file)
-    assert {*found.given} == {"bootstrap_servers", "partition_assignment_strategy"}
+    assert {*found.entries} == {"bootstrap_servers", "partition_assignment_strategy"}
     assert found.notes[0].endswith(
         "for other clients: key.deserializer, interceptor.classes, linger.ms, "
         "statistics.interval.ms"
@@ -380,7 +382,7 @@ def test_what_is_not_there_is_named(place: Place) -> None:
 def test_a_file_may_begin_with_a_byte_order_mark_and_is_text(place: Place) -> None:
     """CL-94"""
     place.write("c.conf", "\ufeffclient.id=x")
-    assert place.load("c.conf").given["client_id"].value == "x"
+    assert place.load("c.conf").entries["client_id"].value == "x"
     (place.home / "c.conf").write_bytes(b"\xff\xfeclient")
     with pytest.raises(ConfigurationError, match=r"c.conf is not a file of settings: it is not"):
         place.load("c.conf")
@@ -428,7 +430,7 @@ def test_a_reference_that_leads_nowhere_names_variable_and_key(place: Place) -> 
         assert str(caught.value).startswith(message)
         assert "hunter2" not in str(caught.value)
     # What another place gives anew is not looked for.
-    assert "sasl_plain_password" in place.load("c.toml", options={"sasl.password": "x"}).given
+    assert "sasl_plain_password" in place.load("c.toml", options={"sasl.password": "x"}).entries
 
 
 def test_a_file_with_a_password_that_others_can_read_is_one_note(place: Place) -> None:
@@ -497,4 +499,4 @@ def test_variables_that_are_no_settings_are_left_alone(place: Place) -> None:
     assert found.notes == ()
     assert found.registry["schema_registry_url"].value == Secret("http://sr:8081")
     assert found.left_alone == ("KFAST_DEBUG", "KFAST_HOME")
-    assert {*found.given} == {"bootstrap_servers"}
+    assert {*found.entries} == {"bootstrap_servers"}

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from kfast.table.delta_stats import delta_stats
+from kfast.table.file_formats import delta_stats
 from kfast.testing.server import BrokerServer
 from tests.end_to_end.ingests import Table, Truth
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kfast.cli.ingest_report import IngestLines
 from kfast.table.batches import DataFile, ReadRange, count_batch
 from kfast.table.entries import Entry, TableShape, Writer
-from kfast.table.ingest_lines import IngestLines
 from kfast.table.ingest_warnings import IngestWarnings
 from kfast.table.ingest_watcher import IngestStart
 from kfast.types import TopicPartition

@@ -149,7 +149,7 @@ class JoinRequests:
         return self.sync
 
     def answered(self, request: UnsentRequest) -> Exchange | None:
-        """Return what kind of request has ended; None for one that is not in flight any more."""
+        """Return the exchange of a request that ended; None if it is not in flight any more."""
         if request is self.join:
             self.join = None
             return Exchange.JOIN

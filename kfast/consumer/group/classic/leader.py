@@ -159,8 +159,8 @@ class LeaderAssignment:
         return max(0, self._metadata_deadline_ms - now_ms)
 
     def _unknown_topics(self) -> bool:
-        known = self._metadata.cluster.topics.keys() | self._metadata.topic_errors.keys()
-        return not self._topics <= known
+        topics = self._metadata.cluster.topics.keys() | self._metadata.topic_errors.keys()
+        return not self._topics <= topics
 
     def assign(self, assignor: ConsumerPartitionAssignor) -> dict[str, bytes]:
         """Run the assignor; return the encoded assignment of every member.

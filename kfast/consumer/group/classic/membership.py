@@ -149,7 +149,7 @@ class ClassicMembership:
     # --- poll -------------------------------------------------------------------------------------
 
     def poll(self, now_ms: int) -> PollResult:
-        """Return what to send now and the time of the next poll."""
+        """Return the requests to send now and the time of the next poll."""
         self._next_ms = NEVER_MS
         requests: list[UnsentRequest] = []
         self._poll_timer.update()

@@ -152,7 +152,7 @@ class ConsumerHeartbeatRequest:
 
 def by_topic(partitions: Iterable[TopicIdPartition]) -> list[TopicPartitions]:
     """Return partitions as in the message, in a fixed order."""
-    found: dict[bytes, list[int]] = {}
+    numbers_by_id: dict[bytes, list[int]] = {}
     for topic_id, partition in sorted(partitions):
-        found.setdefault(topic_id, []).append(partition)
-    return [TopicPartitions(topic_id, numbers) for topic_id, numbers in found.items()]
+        numbers_by_id.setdefault(topic_id, []).append(partition)
+    return [TopicPartitions(topic_id, numbers) for topic_id, numbers in numbers_by_id.items()]

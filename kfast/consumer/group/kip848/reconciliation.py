@@ -53,15 +53,15 @@ class PlannedStep:
 
 def partitions_of(assignment: Assignment) -> frozenset[TopicIdPartition]:
     """Return the partitions of an assignment; an impossible one is a ProtocolError."""
-    found: set[TopicIdPartition] = set()
+    partitions: set[TopicIdPartition] = set()
     for topic in assignment.topic_partitions:
         if topic.topic_id == ZERO_UUID or any(p < 0 for p in topic.partitions):
             raise ProtocolError(
                 "an assignment has an impossible partition",
                 found=f"topic id {topic.topic_id.hex()}, partitions {topic.partitions[:8]}",
             )
-        found.update(TopicIdPartition(topic.topic_id, p) for p in topic.partitions)
-    return frozenset(found)
+        partitions.update(TopicIdPartition(topic.topic_id, p) for p in topic.partitions)
+    return frozenset(partitions)
 
 
 class Reconciliation:
