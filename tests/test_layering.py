@@ -270,7 +270,7 @@ CORE = (
 OPEN = ("errors", "types", "structs", "config", "transactions", "internals", "_base")
 """What the programs may import beside the names of ``kfast`` itself."""
 
-REACH = {"cli": 96, "table": 72, "spark": 114}
+REACH = {"cli": 95, "table": 72, "spark": 114}
 """How many modules that are not public the files of a room import: these numbers only fall."""
 
 

@@ -14,8 +14,7 @@ from kfast.internals import KafkaConsumer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kfast._native.record_index import RecordIndex
-    from kfast.consumer.fetch.completed_fetch import CompletedFetch
+    from kfast.internals import CompletedFetch, RecordIndex
     from kfast.types import TopicPartition
 
 
