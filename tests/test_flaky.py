@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flaky import FLAKY
+from tests.flaky import FLAKY, reason_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = """
@@ -50,11 +50,20 @@ def test_only_what_is_listed_is_run_again(tmp_path: Path) -> None:
         check=False,
     )
     assert "2 failed, 2 passed" in done.stdout, done.stdout
-    assert done.stderr.count("once more (a reason)") == 3, done.stderr
+    assert done.stdout.count("run twice: ") == 3, done.stdout
+    assert "assert runs.count(number) == 2" in done.stdout
 
 
 def test_what_is_listed_is_there() -> None:
     for name, reason in FLAKY.items():
+        assert reason
+        if name[-1] == "/":
+            assert (ROOT / name).is_dir(), name
+            continue
         path, _, function = name.rpartition("::")
         assert f"def {function}(" in (ROOT / path).read_text(encoding="utf-8"), name
-        assert reason
+
+
+def test_reasons_are_those_of_folders_and_of_tests() -> None:
+    assert reason_of("tests/spark/test_a.py::test_b[c]") == FLAKY["tests/spark/"]
+    assert reason_of("tests/unit/test_a.py::test_b") is None
