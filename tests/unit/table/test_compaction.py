@@ -35,6 +35,8 @@ from tests.unit.table.compacted_tables import (
 )
 from tests.unit.table.tables import Crash, Crashing
 
+pytestmark = pytest.mark.slow  # hundreds of small tables on disk
+
 
 class Watched(Crashing):
     """A store that calls a function before and after each step that changes something."""

@@ -25,6 +25,8 @@ from tests.unit.table.delta_tables import (  # noqa: E402
     seen,
 )
 
+pytestmark = pytest.mark.slow  # hundreds of small tables on disk
+
 SPARK = (
     {"version": "1", "timestamp": None},
     {"version": None, "timestamp": "2023-11-14 22:13:21.5"},

@@ -40,6 +40,8 @@ from tests.unit.table.delta_tables import (  # noqa: E402
 )
 from tests.unit.table.tables import Crash, Crashing  # noqa: E402
 
+pytestmark = pytest.mark.slow  # hundreds of small tables on disk
+
 THIRD = ((0, 9, 12),)
 
 

@@ -37,6 +37,8 @@ from tests.unit.table.delta_tables import (  # noqa: E402
     seen,
 )
 
+pytestmark = pytest.mark.slow  # hundreds of small tables on disk
+
 PARTITION = column("partition", "integer")
 OFFSET = column("offset", "long")
 STRUCT = {

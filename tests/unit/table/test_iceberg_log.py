@@ -33,6 +33,8 @@ from tests.unit.table.iceberg_tables import (
     settings,
 )
 
+pytestmark = pytest.mark.slow  # hundreds of small tables on disk
+
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:

@@ -39,6 +39,8 @@ from pyiceberg.types import (
 from kfast.table.iceberg_catalog import load_iceberg
 from tests.unit.table.iceberg_tables import NAME, Run, catalog, records, rows, with_columns
 
+pytestmark = pytest.mark.slow  # hundreds of small tables on disk
+
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 US = [0, 1, -1, 951_782_400_000_000, -951_782_400_000_001, 253_402_300_799_999_999]
 LONGS = [0, 1, -1, 34, 2**31, -(2**40) - 3, 2**63 - 1, -(2**63) + 100]

@@ -27,6 +27,8 @@ from tests.unit.table.iceberg_tables import (
     with_columns,
 )
 
+pytestmark = pytest.mark.slow  # hundreds of small tables on disk
+
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestCatalogServer]:

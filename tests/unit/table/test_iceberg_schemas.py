@@ -33,6 +33,8 @@ from pyiceberg.types import (
 from kfast.table.iceberg_catalog import load_iceberg
 from tests.unit.table.iceberg_tables import COLUMNS, NAME, Run, catalog, records, rows, with_columns
 
+pytestmark = pytest.mark.slow  # hundreds of small tables on disk
+
 PRICE = OutputColumn("price", "value", "integer")
 VALUE: dict[str, Any] = {
     "type": "struct",

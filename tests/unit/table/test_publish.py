@@ -42,6 +42,8 @@ from tests.unit.table.tables import (
     table,
 )
 
+pytestmark = pytest.mark.slow  # hundreds of small tables on disk
+
 
 def test_batches_become_visible_in_turn(store: TableStore) -> None:
     writer = table(store).writer

@@ -34,6 +34,8 @@ from tests.unit.table.upserted import (
     rows_of,
 )
 
+pytestmark = pytest.mark.slow  # hundreds of small tables on disk
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
