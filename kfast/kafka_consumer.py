@@ -301,8 +301,8 @@ class KafkaConsumer:
 
     def _reset(self, partitions: Collection[TopicPartition], strategy: OffsetResetStrategy) -> None:
         with self._guard:
-            wanted = [check_partition(tp) for tp in partitions] or self.assignment()
-            self._subscriptions.request_offset_reset(wanted, strategy)
+            topic_partitions = [check_partition(tp) for tp in partitions] or self.assignment()
+            self._subscriptions.request_offset_reset(topic_partitions, strategy)
             self._runtime.changed()
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -403,7 +403,7 @@ class KafkaConsumer:
     def committed(
         self, partitions: Any, metadata: bool = False, timeout_ms: int | None = None
     ) -> Any:
-        """Return what the group has committed, None where nothing is.
+        """Return the committed offsets of the group, None where there is none.
 
         Parameters
         ----------
@@ -416,12 +416,12 @@ class KafkaConsumer:
         """
         with self._guard:
             is_one = isinstance(partitions, TopicPartition)
-            wanted = [partitions] if is_one else as_iterable(partitions)
-            found = self._shared.commits.committed(wanted, self._timeout(timeout_ms))
+            topic_partitions = [partitions] if is_one else as_iterable(partitions)
+            offsets = self._shared.commits.committed(topic_partitions, self._timeout(timeout_ms))
             if not is_one:
-                return found
-            one = found[partitions]
-            return one if metadata or one is None else one.offset
+                return offsets
+            offset = offsets[partitions]
+            return offset if metadata or offset is None else offset.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the live membership, for a transactional producer (KIP-447). Any thread.

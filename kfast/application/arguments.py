@@ -74,7 +74,10 @@ def sealed_arguments(
     They take the places of the caller's variables, so that no traceback shows those.
     """
     return (
-        tuple(sealed(each) if isinstance(each, Mapping) else each for each in arguments),
+        tuple(
+            sealed(argument) if isinstance(argument, Mapping) else argument
+            for argument in arguments
+        ),
         sealed(config) if isinstance(config, Mapping) else config,
         sealed(configs),
     )
@@ -215,18 +218,18 @@ def check_seek(tp: TopicPartition, offset: object) -> tuple[int, int | None]:
     return number, epoch if epoch is None or epoch >= 0 else None
 
 
-def check_committable(tp: TopicPartition, given: object) -> OffsetAndMetadata:
-    """Return what is to be committed for a partition in plain form, or raise if it is no offset.
+def check_committable(tp: TopicPartition, offset: object) -> OffsetAndMetadata:
+    """Return the offset to commit for a partition in plain form, or raise if it is none.
 
     A negative offset is left to the commit.
     """
-    call = f"commit of {given!r} for {tp}"
-    at = given if isinstance(given, tuple) else (given,)
+    call = f"commit of {offset!r} for {tp}"
+    fields = offset if isinstance(offset, tuple) else (offset,)
     try:
-        offset, metadata, leader_epoch = OffsetAndMetadata(*at)
+        position, metadata, leader_epoch = OffsetAndMetadata(*fields)
     except TypeError:  # too many
-        offset, metadata, leader_epoch = cast("Any", None), "", -1
-    number = _integer(offset)
+        position, metadata, leader_epoch = cast("Any", None), "", -1
+    number = _integer(position)
     metadata = "" if metadata is None else metadata
     if number is None or not isinstance(metadata, str):
         raise ConfigurationError(
@@ -347,8 +350,8 @@ def _check_unit(ms: int, name: str) -> None:
 def close_arguments(timeout_ms: object, autocommit: object) -> tuple[int | None, bool]:
     """Return timeout and autocommit of ``close``, also if given in kafka-python's order."""
     if isinstance(timeout_ms, bool):  # kafka-python's close(autocommit, timeout_ms)
-        given, autocommit = autocommit, timeout_ms
-        timeout_ms = None if isinstance(given, bool) else given
+        timeout, autocommit = autocommit, timeout_ms
+        timeout_ms = None if isinstance(timeout, bool) else timeout
     if not isinstance(autocommit, bool):
         raise ConfigurationError(
             f"autocommit = {autocommit!r}: neither True nor False",

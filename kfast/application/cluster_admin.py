@@ -71,8 +71,8 @@ class ClusterAdmin:
 
     def topic_metadata(self, names: Iterable[str] | None = None) -> Mapping[str, TopicMetadata]:
         """Return those of some topics that exist, or all topics, internal ones too."""
-        wanted = None if names is None else frozenset(names)
-        return self._lookups.metadata(wanted, self._timeout_ms)
+        topics = None if names is None else frozenset(names)
+        return self._lookups.metadata(topics, self._timeout_ms)
 
     def topics(self) -> set[str]:
         """Return the names of all topics but internal ones."""
@@ -96,10 +96,10 @@ class ClusterAdmin:
         )
 
     def log_offsets(
-        self, *wanted: dict[TopicPartition, int]
+        self, *timestamps: dict[TopicPartition, int]
     ) -> list[dict[TopicPartition, OffsetAndTimestamp | None]]:
-        """Return what several look-ups by timestamp find, made at once: -2 start, -1 end."""
-        return self._lookups.offsets(wanted, self._timeout_ms, READ_UNCOMMITTED)
+        """Look up offsets by timestamp, -2 for the start and -1 for the end; all at once."""
+        return self._lookups.offsets(timestamps, self._timeout_ms, READ_UNCOMMITTED)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the high watermark of each partition; those that are gone are left out."""
@@ -118,16 +118,16 @@ class ClusterAdmin:
 
         Partitions that are gone are left out. Brokers before 3.0 do not answer it: all are None.
         """
-        wanted = [*partitions]
+        topic_partitions = [*partitions]
         try:
             return self._of_existing(
                 lambda left: self._lookups.special_offsets(
                     dict.fromkeys(left, MAX_TIMESTAMP), self._timeout_ms
                 ),
-                wanted,
+                topic_partitions,
             )
         except UnsupportedVersionError:
-            return dict.fromkeys(wanted)
+            return dict.fromkeys(topic_partitions)
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int | datetime]
@@ -172,12 +172,12 @@ class ClusterAdmin:
         from kfast.consumer.admin.questions import list_groups  # noqa: PLC0415 - see the module
 
         answers = self._ask(list_groups(states, types), None)
-        found: dict[str, ListedGroup] = {}
+        groups: dict[str, ListedGroup] = {}
         for answer in answers.values():
             if isinstance(answer, KafkaError):
                 raise answer
-            found.update((group.group_id, group) for group in answer)
-        return found
+            groups.update((group.group_id, group) for group in answer)
+        return groups
 
     def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | KafkaError]:
         """Return state and members of groups; one that does not exist is in state Dead."""

@@ -133,10 +133,10 @@ class ConsumerCommits:
         """Commit and wait; callbacks of earlier asynchronous commits run before this returns."""
         self._require_group("commit()")
         self.run_callbacks()
-        wanted = self._offsets(offsets)
-        if not wanted:
+        commit_offsets = self._offsets(offsets)
+        if not commit_offsets:
             return
-        self._commit_now(wanted, self._runtime.clock.deadline_ms(timeout_ms))
+        self._commit_now(commit_offsets, self._runtime.clock.deadline_ms(timeout_ms))
 
     def commit_async(
         self,
@@ -147,12 +147,14 @@ class ConsumerCommits:
         self._require_group("commit_async()")
         check_callback(callback)
         self.run_callbacks()
-        wanted = self._offsets(offsets)
-        self._commit_later(Commit(wanted, callback or self._default_callback or _log_outcome))
+        commit_offsets = self._offsets(offsets)
+        self._commit_later(
+            Commit(commit_offsets, callback or self._default_callback or _log_outcome)
+        )
 
     def _offsets(
         self,
-        given: Mapping[TopicPartition, OffsetAndMetadata | int] | None,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None,
         *,
         is_last_included: bool = True,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -160,30 +162,34 @@ class ConsumerCommits:
 
         What the caller has given with an offset counts before what was noted when it was read.
         """
-        offsets = self._consumed(is_last_included) if given is None else plain_offsets(given)
-        origins = self._runtime.subscriptions.origins({tp: at[0] for tp, at in offsets.items()})
+        commit_offsets = (
+            self._consumed(is_last_included) if offsets is None else plain_offsets(offsets)
+        )
+        origins = self._runtime.subscriptions.origins(
+            {tp: at[0] for tp, at in commit_offsets.items()}
+        )
         for tp, origin in origins.items():
-            at = offsets[tp]
+            at = commit_offsets[tp]
             topic_id = topic_id_of(at) or origin.topic_id
             epoch = at.leader_epoch
             if epoch < 0 and origin.leader_epoch is not None and topic_id == origin.topic_id:
                 epoch = origin.leader_epoch
-            offsets[tp] = OffsetOfTopic.of(at.offset, at.metadata, epoch, topic_id)
-        return offsets
+            commit_offsets[tp] = OffsetOfTopic.of(at.offset, at.metadata, epoch, topic_id)
+        return commit_offsets
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what the group has committed, None where nothing is."""
+        """Return the committed offsets of the group, None where there is none."""
         self._require_group("committed()")
-        wanted = [check_partition(tp) for tp in partitions]
-        if not wanted:
+        topic_partitions = [check_partition(tp) for tp in partitions]
+        if not topic_partitions:
             return {}
         runtime, commits = self._runtime, self._group.commits
         deadline_ms = runtime.clock.deadline_ms(timeout_ms)
         return runtime.call(
             "the look-up of committed offsets",
-            lambda at_ms: commits.fetch_committed(wanted, at_ms, deadline_ms),
+            lambda at_ms: commits.fetch_committed(topic_partitions, at_ms, deadline_ms),
             timeout_ms + ANSWER_SLACK_MS,
         )
 
@@ -213,8 +219,8 @@ class ConsumerCommits:
         runtime = self._runtime
         cluster = runtime.metadata.cluster
         topics = {tp.topic for tp in runtime.subscriptions.assigned_partitions()}
-        found = {topic: cluster.topic_id(topic) for topic in topics}
-        return {topic: topic_id for topic, topic_id in found.items() if topic_id is not None}
+        topic_ids = {topic: cluster.topic_id(topic) for topic in topics}
+        return {topic: topic_id for topic, topic_id in topic_ids.items() if topic_id is not None}
 
     def _require_group(self, call: str) -> str:
         if self._group_id is None:
@@ -295,7 +301,9 @@ class ConsumerCommits:
         It raises what leaves the callback of an earlier commit.
         """
         self.run_callbacks()
-        is_outstanding = any(each.is_automatic and not each.is_done for each in self._outstanding)
+        is_outstanding = any(
+            commit.is_automatic and not commit.is_done for commit in self._outstanding
+        )
         if is_outstanding or self._group.membership.is_rebalancing:
             self.due_ms = now_ms + min(self._retry_ms, self._interval_ms or self._retry_ms)
             return
@@ -448,8 +456,8 @@ def _perhaps_stored(outcome: _Outcome) -> Offsets:
     commit, stored, error = outcome
     if isinstance(error, (KafkaTimeoutError, WakeupError)):
         return commit.offsets
-    part: Offsets = getattr(error, "committed", stored)
-    return part
+    committed: Offsets = getattr(error, "committed", stored)
+    return committed
 
 
 def _is_beyond(committed: OffsetAndMetadata | None, at: OffsetAndMetadata) -> bool:
@@ -490,9 +498,9 @@ def plain_offsets(
             hint="pass {TopicPartition: OffsetAndMetadata}, such as records.next_offsets()",
         )
     checked: dict[TopicPartition, OffsetAndMetadata] = {}
-    for key, given in offsets.items():
+    for key, at in offsets.items():
         tp = check_partition(key)
-        offset, metadata, epoch = check_committable(tp, given)
-        checked[tp] = OffsetOfTopic.of(offset, metadata, epoch, topic_id_of(given))
+        offset, metadata, epoch = check_committable(tp, at)
+        checked[tp] = OffsetOfTopic.of(offset, metadata, epoch, topic_id_of(at))
     check_offsets(checked)
     return checked

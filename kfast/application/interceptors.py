@@ -34,9 +34,11 @@ class Interceptors:
     __slots__ = ("_interceptors", "_unclosed", "sees_records")
 
     def __init__(self, interceptors: Sequence[Any]) -> None:
-        self._interceptors = [_checked(each) for each in interceptors]
+        self._interceptors = [_checked(interceptor) for interceptor in interceptors]
         self._unclosed = [(method, OneTimeCall()) for method in self._methods("close")]
-        self.sees_records = any(hasattr(each, "on_consume") for each in self._interceptors)
+        self.sees_records = any(
+            hasattr(interceptor, "on_consume") for interceptor in self._interceptors
+        )
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
         """Return the records as the last interceptor left them."""
@@ -71,29 +73,35 @@ class Interceptors:
                 logger.exception("%s failed", name_of(method))
 
     def _methods(self, name: str) -> list[Callable[..., Any]]:
-        return [getattr(each, name) for each in self._interceptors if hasattr(each, name)]
+        return [
+            getattr(interceptor, name)
+            for interceptor in self._interceptors
+            if hasattr(interceptor, name)
+        ]
 
     def __repr__(self) -> str:
-        return f"<Interceptors {[type(each).__name__ for each in self._interceptors]}>"
+        return (
+            f"<Interceptors {[type(interceptor).__name__ for interceptor in self._interceptors]}>"
+        )
 
 
-def _checked(given: Any) -> object:
-    if isinstance(given, type):
+def _checked(interceptor: Any) -> object:
+    if isinstance(interceptor, type):
         try:
-            given = given()
+            interceptor = interceptor()
         except Exception as error:
             raise ConfigurationError(
-                f"interceptor_classes: {given.__name__}() failed",
+                f"interceptor_classes: {interceptor.__name__}() failed",
                 cause=f"{type(error).__name__}: {error}",
                 hint="pass an object instead of its class",
             ) from error
-    if not any(callable(getattr(given, name, None)) for name in _METHODS):
+    if not any(callable(getattr(interceptor, name, None)) for name in _METHODS):
         raise ConfigurationError(
-            f"interceptor_classes: {type(given).__name__} is no interceptor",
+            f"interceptor_classes: {type(interceptor).__name__} is no interceptor",
             cause=f"it has none of the methods {', '.join(_METHODS)}",
             hint="pass objects, not the names of classes",
         )
-    return given
+    return interceptor
 
 
 def name_of(method: Callable[..., Any]) -> str:

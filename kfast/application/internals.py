@@ -57,7 +57,7 @@ class ConsumerInternals:
             self._shared.runtime.changed()
 
     def topic_metadata(self, topics: frozenset[str] | None) -> Mapping[str, TopicMetadata]:
-        """Return what the cluster has of these topics, or of all, with one request."""
+        """Return the metadata of those of these topics that exist, or of all, with one request."""
         with self._shared.guard:
             return self._shared.lookups.metadata(topics, self.timeout_ms)
 
@@ -80,10 +80,10 @@ class ConsumerInternals:
         with self._shared.guard:
             return self._shared.lookups.high_watermarks(partitions, self.timeout_ms)
 
-    def log_offsets(self, *wanted: dict[TopicPartition, int]) -> list[LogOffsets]:
-        """Return what several look-ups by timestamp find, made at once: -2 start, -1 end."""
+    def log_offsets(self, *timestamps: dict[TopicPartition, int]) -> list[LogOffsets]:
+        """Look up offsets by timestamp, -2 for the start and -1 for the end; all at once."""
         with self._shared.guard:
-            return self._shared.lookups.offsets(wanted, self.timeout_ms)
+            return self._shared.lookups.offsets(timestamps, self.timeout_ms)
 
     def position(self, tp: TopicPartition) -> int | None:
         """Return the position of an assigned partition, None while there is none."""

@@ -78,7 +78,7 @@ class RecordIteration:
         return True
 
     def next_rest(self) -> Rest | None:
-        """Return what is left of a partition that may be handed out."""
+        """Return the rest of a partition that may be handed out."""
         self._current = None
         return self.rests.next()
 
@@ -87,7 +87,7 @@ class RecordIteration:
         max_records: int | None,
         make: Callable[[list[PartitionRecords]], ConsumerRecords],
     ) -> ConsumerRecords | None:
-        """Return what is left, for a ``poll`` in the middle of an iteration; None for nothing."""
+        """Return the rests as records, for a ``poll`` within an iteration; None for no records."""
         self._current = None
         return self.rests.take(max_records, make)
 

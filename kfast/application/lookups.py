@@ -36,17 +36,17 @@ class Lookups:
         self, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: int
     ) -> dict[TopicPartition, int]:
         """Return one end of each log: timestamp -2 for the first offset, -1 for the last."""
-        wanted = dict.fromkeys(map(check_partition, as_iterable(partitions)), timestamp)
-        found = self._offsets(wanted, timeout_ms)
-        return {tp: hit.offset for tp, hit in found.items() if hit is not None}
+        timestamps = dict.fromkeys(map(check_partition, as_iterable(partitions)), timestamp)
+        hits = self._offsets(timestamps, timeout_ms)
+        return {tp: hit.offset for tp, hit in hits.items() if hit is not None}
 
     def high_watermarks(
         self, partitions: Iterable[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, int]:
         """Return the end of each log, whatever the isolation level."""
-        wanted = dict.fromkeys(partitions, LATEST_TIMESTAMP)
-        found = self._offsets(wanted, timeout_ms, READ_UNCOMMITTED)
-        return {tp: hit.offset for tp, hit in found.items() if hit is not None}
+        timestamps = dict.fromkeys(partitions, LATEST_TIMESTAMP)
+        hits = self._offsets(timestamps, timeout_ms, READ_UNCOMMITTED)
+        return {tp: hit.offset for tp, hit in hits.items() if hit is not None}
 
     def by_time(
         self, timestamps: Mapping[TopicPartition, int | datetime], timeout_ms: int
@@ -55,64 +55,64 @@ class Lookups:
         return self._offsets(check_times(timestamps), timeout_ms)
 
     def special_offsets(
-        self, wanted: Mapping[TopicPartition, int], timeout_ms: int
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return offsets by the protocol's negative timestamps, whatever the isolation level."""
-        return self._offsets(dict(wanted), timeout_ms, READ_UNCOMMITTED)
+        return self._offsets(dict(timestamps), timeout_ms, READ_UNCOMMITTED)
 
     def _offsets(
         self,
-        wanted: dict[TopicPartition, int],
+        timestamps: dict[TopicPartition, int],
         timeout_ms: int,
         isolation_level: int | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        return self.offsets([wanted], timeout_ms, isolation_level)[0]
+        return self.offsets([timestamps], timeout_ms, isolation_level)[0]
 
     def offsets(
         self,
-        wanted: Sequence[dict[TopicPartition, int]],
+        timestamps: Sequence[dict[TopicPartition, int]],
         timeout_ms: int,
         isolation_level: int | None = None,
     ) -> list[dict[TopicPartition, OffsetAndTimestamp | None]]:
-        """Return what several look-ups find that are made at once.
+        """Return the offsets at or after timestamps, of several look-ups made at once.
 
         Timestamps may be the protocol's negative ones. The isolation level is that of the
         configuration if None.
         """
-        if not any(wanted):
-            return [{} for _ in wanted]
+        if not any(timestamps):
+            return [{} for _ in timestamps]
         deadline_ms = self._runtime.clock.deadline_ms(timeout_ms)
         try:
-            return self._runtime.list_offsets(wanted, timeout_ms, isolation_level)
+            return self._runtime.list_offsets(timestamps, timeout_ms, isolation_level)
         except UnknownTopicOrPartitionError as error:
             raise self.with_nearest_name(error, deadline_ms) from None
 
     def partitions_of(self, topic: str, timeout_ms: int) -> set[int] | None:
         """Return the partition numbers of a topic, None if there is none."""
         topic = check_topic(topic)
-        found = self._runtime.look_up_topics(frozenset({topic}), timeout_ms)
-        return set(found[topic].partitions) if topic in found else None
+        topics = self._runtime.look_up_topics(frozenset({topic}), timeout_ms)
+        return set(topics[topic].partitions) if topic in topics else None
 
     def required_partitions(self, topic: str, timeout_ms: int) -> set[int]:
         """Return the partition numbers of a topic; raise if it is certain that there is none."""
         topic = check_topic(topic)
         deadline_ms = self._runtime.clock.deadline_ms(timeout_ms)
-        found = self._runtime.look_up_topics(frozenset({topic}), timeout_ms, must_exist=True)
-        if topic not in found:
+        topics = self._runtime.look_up_topics(frozenset({topic}), timeout_ms, must_exist=True)
+        if topic not in topics:
             raise self.unknown_topic_error(topic, deadline_ms)
-        return set(found[topic].partitions)
+        return set(topics[topic].partitions)
 
     def metadata(
         self, topics: frozenset[str] | None, timeout_ms: int
     ) -> Mapping[str, TopicMetadata]:
-        """Return what the cluster has of these topics, or of all, with one request."""
+        """Return the metadata of those of these topics that exist, or of all, with one request."""
         return self._runtime.look_up_topics(topics, timeout_ms)
 
     def topics(self, timeout_ms: int) -> set[str]:
         """Return the names of all topics."""
         hides_internal = self._config.exclude_internal_topics
-        found = self._runtime.look_up_topics(None, timeout_ms)
-        return {n for n, topic in found.items() if not (topic.is_internal and hides_internal)}
+        topics = self._runtime.look_up_topics(None, timeout_ms)
+        return {n for n, topic in topics.items() if not (topic.is_internal and hides_internal)}
 
     def with_nearest_name(
         self, error: UnknownTopicOrPartitionError, deadline_ms: int
@@ -133,15 +133,15 @@ class Lookups:
         left_ms = NAMES_MS
         if deadline_ms is not None:
             left_ms = min(left_ms, deadline_ms - runtime.clock.now_ms())
-        found = runtime.metadata.cluster.topics
+        topics = runtime.metadata.cluster.topics
         if left_ms > 0:
             try:
-                found = runtime.look_up_topics(None, left_ms)
+                topics = runtime.look_up_topics(None, left_ms)
             except WakeupError:
                 raise
             except KafkaError:
                 pass  # of the topics of the last metadata one may be near
-        return _unknown_topic(topic, found)
+        return _unknown_topic(topic, topics)
 
     def missing_topic_error(
         self, error: UnknownTopicOrPartitionError, *, is_urgent: bool
@@ -152,18 +152,18 @@ class Lookups:
         """
         if error.topic is None or error.partition is not None:
             return error
-        found = self._runtime.topics_beside_missing
-        if found is None and not is_urgent:
+        topics = self._runtime.topics_beside_missing
+        if topics is None and not is_urgent:
             return None
-        return _unknown_topic(error.topic, found or self._runtime.metadata.cluster.topics)
+        return _unknown_topic(error.topic, topics or self._runtime.metadata.cluster.topics)
 
     def __repr__(self) -> str:
         return f"<Lookups {self._runtime!r}>"
 
 
-def _unknown_topic(topic: str, found: Mapping[str, TopicMetadata]) -> UnknownTopicOrPartitionError:
-    near = did_you_mean(topic, [name for name in found if name != topic])
-    visible = sum(not each.is_internal for each in found.values())
+def _unknown_topic(topic: str, topics: Mapping[str, TopicMetadata]) -> UnknownTopicOrPartitionError:
+    near = did_you_mean(topic, [name for name in topics if name != topic])
+    visible = sum(not metadata.is_internal for metadata in topics.values())
     count = "1 topic" if visible == 1 else f"{visible} topics"
     return UnknownTopicOrPartitionError(
         f'no topic "{topic}" on this cluster ({count})',

@@ -89,22 +89,22 @@ class ConsumerMetrics:
             return {}
         now_ms = self._clock.now_ms()
         partitions = self._partitions(now_ms)
-        found = {
+        groups = {
             "metrics": self._general(now_ms),
             "fetch-manager-metrics": self._fetching(now_ms, partitions),
         }
         group = self._runtime.group
         if group is not None:
-            found["coordinator-metrics"] = {
+            groups["coordinator-metrics"] = {
                 **self._coordinator(now_ms),
                 **_rebalances(group.membership.rebalances, now_ms),
             }
-        found.update(
+        groups.update(
             (f"fetch-manager-metrics.{tp}", values) for tp, values in sorted(partitions.items())
         )
         if self._is_detailed:
-            found.update(self._requests(now_ms))
-        return {f"{self._prefix}-{group}": values for group, values in found.items()}
+            groups.update(self._requests(now_ms))
+        return {f"{self._prefix}-{group}": values for group, values in groups.items()}
 
     def _general(self, now_ms: int) -> dict[str, float]:
         stats = self._runtime.requests.by_api().values()
@@ -116,10 +116,10 @@ class ConsumerMetrics:
             "time-between-poll-max": self._between_polls.maximum(now_ms),
             "poll-idle-ratio-avg": min(1.0, inside / between) if between else math.nan,
             "connection-count": self._runtime.connection_count,
-            "response-total": sum(each.latency_ms.count for each in stats),
-            "response-rate": sum(each.latency_ms.frequency(now_ms) for each in stats),
-            "incoming-byte-total": sum(each.nbytes.total for each in stats),
-            "incoming-byte-rate": sum(each.nbytes.rate(now_ms) for each in stats),
+            "response-total": sum(api.latency_ms.count for api in stats),
+            "response-rate": sum(api.latency_ms.frequency(now_ms) for api in stats),
+            "incoming-byte-total": sum(api.nbytes.total for api in stats),
+            "incoming-byte-rate": sum(api.nbytes.rate(now_ms) for api in stats),
         }
 
     def _fetching(
@@ -152,21 +152,21 @@ class ConsumerMetrics:
         }
 
     def _coordinator(self, now_ms: int) -> dict[str, float]:
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for name, keys in _COORDINATOR_APIS.items():
             latency = self._runtime.requests.of(*keys).latency_ms
-            found[f"{name}-total"] = latency.count
-            found[f"{name}-rate"] = latency.frequency(now_ms)
-            found[f"{name}-{_LATENCY_NAMES[name]}-avg"] = latency.average(now_ms)
-            found[f"{name}-{_LATENCY_NAMES[name]}-max"] = latency.maximum(now_ms)
+            values[f"{name}-total"] = latency.count
+            values[f"{name}-rate"] = latency.frequency(now_ms)
+            values[f"{name}-{_LATENCY_NAMES[name]}-avg"] = latency.average(now_ms)
+            values[f"{name}-{_LATENCY_NAMES[name]}-max"] = latency.maximum(now_ms)
             if name == "heartbeat":
-                found["last-heartbeat-seconds-ago"] = _seconds_since(latency.last_ms, now_ms)
-        found["assigned-partitions"] = len(self._subscriptions.assigned_partitions())
-        return found
+                values["last-heartbeat-seconds-ago"] = _seconds_since(latency.last_ms, now_ms)
+        values["assigned-partitions"] = len(self._subscriptions.assigned_partitions())
+        return values
 
     def _partitions(self, now_ms: int) -> dict[TopicPartition, dict[str, float]]:
         """Return the metrics of each assigned partition; forget the others."""
-        found = {}
+        partitions = {}
         newest = dict(self._newest)
         begin_ms = self._clock.wall_ms() - now_ms  # of the monotonic clock
         lags = self._subscriptions.lags()
@@ -177,14 +177,14 @@ class ConsumerMetrics:
                 lead = max(0, position.offset - log_start)
             given_ms, timestamp = newest.get(tp, (0, -1))
             latency_ms = begin_ms + given_ms - timestamp
-            found[tp] = {
+            partitions[tp] = {
                 "records-lag": math.nan if lag is None else lag,
                 "records-lead": lead,
                 "ingest-latency-ms": math.nan if timestamp < 0 else latency_ms,
             }
-        for tp in newest.keys() - found.keys():
+        for tp in newest.keys() - partitions.keys():
             self._newest.pop(tp, None)
-        return found
+        return partitions
 
     def _requests(self, now_ms: int) -> Metrics:
         return {

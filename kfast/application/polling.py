@@ -88,7 +88,7 @@ class Polling:
         return records
 
     def _rest(self, max_records: int | None) -> ConsumerRecords | None:
-        """Return what iteration, or an interrupted call, has left."""
+        """Return the records that iteration, or an interrupted call, has left."""
         self._run_due_work()
         return self._iteration.take_records(max_records, self._converter.records)
 
@@ -300,7 +300,7 @@ class EmptyPolls:
             self._report(unknown_error(runtime.metadata, unknown[0]), is_urgent=is_end)
 
     def _retried_error(self, *, is_certain: bool) -> KafkaError | None:
-        """Return what is retried and gives nothing to read, if that is certain or known."""
+        """Return the error that is retried and leaves nothing to read, None if there is none."""
         runtime = self._runtime
         if not runtime.retries.failing:
             return None
@@ -309,14 +309,14 @@ class EmptyPolls:
         if is_certain:
             reason = None if any(positions) else runtime.retries.certain(now_ms)
         else:
-            reason = runtime.retries.known(now_ms)
+            reason = runtime.retries.timeout_reason(now_ms)
             if reason is not None and reason.stage is not Stage.TOPICS and all(positions):
                 is_waiting = not positions and runtime.subscriptions.is_automatic
                 reason = reason if is_waiting else None
         return None if reason is None else runtime.retries.raised(reason, now_ms)
 
     def _find_unknown(self) -> list[TopicPartition]:
-        """Return what does not exist and was not reported, a topic as its first partition."""
+        """Return the unknown partitions not reported yet, a topic as its first partition."""
         subscriptions, metadata = self._runtime.subscriptions, self._runtime.metadata
         metadata_version = metadata.version  # before its content
         if subscriptions.subscription_version != self._subscription_version:

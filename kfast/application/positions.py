@@ -29,17 +29,17 @@ class Positions:
 
     def current(self, tp: TopicPartition) -> int | None:
         """Return the position if there is one now; the partition must be assigned."""
-        found = self._runtime.subscriptions.position(tp)
+        position = self._runtime.subscriptions.position(tp)
         left = self._iteration.position(tp)
-        return left if left is not None or found is None else found.offset
+        return left if left is not None or position is None else position.offset
 
     def wait(self, tp: TopicPartition, timeout_ms: int) -> int:
         """Return the position, waiting for it if need be; raises as ``KafkaConsumer.position``."""
         runtime = self._runtime
         runtime.raise_wakeup()
-        found = self.current(tp)
-        if found is not None:
-            return found
+        position = self.current(tp)
+        if position is not None:
+            return position
         runtime.start()
         try:
             return self._wait(tp, timeout_ms)
@@ -54,9 +54,9 @@ class Positions:
         while True:
             runtime.raise_wakeup()
             runtime.collector.raise_errors()
-            found = self.current(tp)
-            if found is not None:
-                return found
+            position = self.current(tp)
+            if position is not None:
+                return position
             unknown = unknown_topic_check.check((tp,))
             if unknown is not None:
                 raise self._lookups.with_nearest_name(unknown, deadline_ms)
@@ -74,7 +74,7 @@ class Positions:
     def _not_found(self, tp: TopicPartition, timeout_ms: int) -> KafkaTimeoutError:
         """Return the error for a call whose time is up."""
         runtime = self._runtime
-        reason = runtime.retries.known(runtime.clock.now_ms())
+        reason = runtime.retries.timeout_reason(runtime.clock.now_ms())
         hint = None if reason is None else reason.error.hint
         return KafkaTimeoutError(
             f"the position of {tp} was not found within {timeout_ms} ms",
@@ -87,19 +87,19 @@ class Positions:
 
     def _why_none(self, tp: TopicPartition) -> str | None:
         cluster = self._runtime.metadata.cluster
-        known = cluster.partitions_for_topic(tp.topic)
-        if known is None:
+        numbers = cluster.partitions_for_topic(tp.topic)
+        if numbers is None:
             return f'no topic "{tp.topic}" on this cluster' if cluster.brokers else None
-        return None if tp.partition in known else unknown_partition(tp, known).message
+        return None if tp.partition in numbers else unknown_partition(tp, numbers).message
 
     def lag(self, tp: TopicPartition) -> int | None:
         """Return the offsets left to read, None when unknown."""
         lag = self._runtime.subscriptions.current_lag(tp)
         left = self._iteration.position(tp)
-        found = self._runtime.subscriptions.position(tp)
-        if lag is None or left is None or found is None:
+        position = self._runtime.subscriptions.position(tp)
+        if lag is None or left is None or position is None:
             return lag
-        return lag + max(0, found.offset - left)
+        return lag + max(0, position.offset - left)
 
     def __repr__(self) -> str:
         return f"<Positions {self._iteration!r}>"

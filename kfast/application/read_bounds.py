@@ -66,9 +66,9 @@ class OffsetLookups(Protocol):
     """Look-ups of offsets, of a consumer or for an administrative command."""
 
     def log_offsets(
-        self, *wanted: dict[TopicPartition, int]
+        self, *timestamps: dict[TopicPartition, int]
     ) -> list[dict[TopicPartition, OffsetAndTimestamp | None]]:
-        """Return what several look-ups by timestamp find, made at once: -2 start, -1 end."""
+        """Look up offsets by timestamp, -2 for the start and -1 for the end; all at once."""
         ...
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

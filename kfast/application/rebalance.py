@@ -234,7 +234,7 @@ class RebalanceRunner:
     def _failure(
         self, kind: RebalanceKind, error: BaseException, *, is_leaving: bool = False
     ) -> BaseException:
-        """Return what to raise: Kafka's errors and interruptions as they are."""
+        """Return the error to raise: Kafka's errors and interruptions as they are."""
         if isinstance(error, KafkaError) or not isinstance(error, Exception):
             return error
         then, hint = _THEN[is_leaving]

@@ -102,7 +102,7 @@ class Rests:
         max_records: int | None,
         make: Callable[[list[PartitionRecords]], ConsumerRecords],
     ) -> ConsumerRecords | None:
-        """Return what may be handed out, as records that are undelivered; None for nothing."""
+        """Return the rests that may be handed out, as undelivered records; None for none."""
         self.drop_stale()
         batches = list(self.skipped)
         taken = []

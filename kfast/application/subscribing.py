@@ -78,14 +78,14 @@ class Subscribing:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions."""
-        wanted = [check_partition(tp) for tp in as_iterable(partitions)]
-        if not wanted:
+        topic_partitions = [check_partition(tp) for tp in as_iterable(partitions)]
+        if not topic_partitions:
             self.unsubscribe()
             return
         self._leave_group.finish()
         if not self._subscriptions.is_automatic:
             self._commits.auto_commit_async()
-        self._subscriptions.assign_from_user(wanted)
+        self._subscriptions.assign_from_user(topic_partitions)
         self._runtime.changed()
 
     def enforce_rebalance(self, reason: str | None) -> None:

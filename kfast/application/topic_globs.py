@@ -16,11 +16,11 @@ def is_glob(name: str) -> bool:
     return not _SIGNS.isdisjoint(name)
 
 
-def topics_like(glob: str, known: Collection[str], hint: str) -> list[str]:
-    """Return the known topics that match a glob; raise, with a hint, if there is none."""
-    matches = sorted(topic for topic in known if fnmatch.fnmatchcase(topic, glob))
+def topics_like(glob: str, topics: Collection[str], hint: str) -> list[str]:
+    """Return the topics that match a glob; raise, with a hint, if there is none."""
+    matches = sorted(topic for topic in topics if fnmatch.fnmatchcase(topic, glob))
     if not matches:
         raise UnknownTopicOrPartitionError(
-            f'none of the {len(known)} topics of this cluster matches "{glob}"', hint=hint
+            f'none of the {len(topics)} topics of this cluster matches "{glob}"', hint=hint
         )
     return matches

@@ -242,7 +242,7 @@ def _check_servers(checks: _Checks, probe: ConnectionProbe, config: ConsumerConf
                 works = False
                 refusal = step.error if step.name == "sasl" else None
             else:
-                checks.add(Check(name, True, step.ms, step.found))
+                checks.add(Check(name, True, step.ms, step.outcome))
         if works and reached is None:
             reached = node
     return reached

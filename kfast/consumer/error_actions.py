@@ -56,7 +56,7 @@ class ErrorActions:
     otherwise: ErrorAction = ErrorAction.FAIL
 
     def of(self, code: int) -> ErrorAction:
-        """Return what to do about an error code, whatever number it is."""
+        """Return the action for an error code, whatever number it is."""
         action = cast("Mapping[int, ErrorAction]", self.rows).get(code)  # equal numbers
         if action is not None:
             return action

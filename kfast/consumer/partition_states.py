@@ -71,11 +71,11 @@ class PartitionStates:
 
     def replace(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign exactly these partitions; ones that stay keep their state."""
-        wanted = dict.fromkeys(partitions)
-        gone = [tp for tp in self.by_partition if tp not in wanted]
+        assigned = dict.fromkeys(partitions)
+        gone = [tp for tp in self.by_partition if tp not in assigned]
         # Looked up before anything changes: code in bytecode may raise.
         cluster = self.cluster
-        added = [(tp, cluster.topic_id(tp.topic)) for tp in wanted if tp not in self.by_partition]
+        added = [(tp, cluster.topic_id(tp.topic)) for tp in assigned if tp not in self.by_partition]
         for tp in gone:
             self.read_offsets.end(self.by_partition[tp])
         for tp in gone:

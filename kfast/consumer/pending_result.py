@@ -108,14 +108,14 @@ def all_of(results: Sequence[PendingResult[T]]) -> PendingResult[list[T]]:
     def note(ended: PendingResult[T]) -> None:
         if ended.error is not None:
             together.fail(ended.error)
-        elif all(each.is_done for each in results):
-            together.complete([each.value for each in results])
+        elif all(result.is_done for result in results):
+            together.complete([result.value for result in results])
 
     def cancel(_: object) -> None:
-        for each in results:
-            each.cancel()
+        for result in results:
+            result.cancel()
 
     together.add_callback(cancel)
-    for each in results:
-        each.add_callback(note)
+    for result in results:
+        result.add_callback(note)
     return together

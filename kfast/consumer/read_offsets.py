@@ -56,12 +56,12 @@ class ReadOffsets:
         """Keep what was read under a position that is about to be replaced or dropped."""
         tp = state.topic_partition
         ranges = list(self._earlier.get(tp, ()))
-        for found in _ranges(state):
+        for span in _ranges(state):
             last = ranges[-1] if ranges else None
-            if last is not None and last[2:] == found[2:] and last.start <= found.start <= last.end:
-                ranges[-1] = last._replace(end=max(last.end, found.end))
+            if last is not None and last[2:] == span[2:] and last.start <= span.start <= last.end:
+                ranges[-1] = last._replace(end=max(last.end, span.end))
             else:
-                ranges.append(found)
+                ranges.append(span)
         if ranges:
             self._earlier.pop(tp, None)  # the latest last
             self._earlier[tp] = tuple(ranges[-MOST_RANGES:])
@@ -78,14 +78,14 @@ class ReadOffsets:
         current = [] if state is None else list(_ranges(state))
         topic_id: bytes | None = None
         is_read = False
-        for found in reversed([*self._earlier.get(tp, ()), *current]):
-            if not found.start < offset <= found.end:
+        for span in reversed([*self._earlier.get(tp, ()), *current]):
+            if not span.start < offset <= span.end:
                 continue
-            if is_read and found.topic_id != topic_id:
+            if is_read and span.topic_id != topic_id:
                 break
-            is_read, topic_id = True, found.topic_id
-            if found.leader_epoch is not None:  # that of a mere seek to the offset is unknown
-                return OffsetOrigin(topic_id, found.leader_epoch)
+            is_read, topic_id = True, span.topic_id
+            if span.leader_epoch is not None:  # that of a mere seek to the offset is unknown
+                return OffsetOrigin(topic_id, span.leader_epoch)
         return OffsetOrigin(topic_id, None) if is_read else None
 
     def __repr__(self) -> str:
@@ -93,7 +93,7 @@ class ReadOffsets:
 
 
 def _ranges(state: TopicPartitionState) -> Iterator[_Range]:
-    """Yield what was read under the current position."""
+    """Yield the ranges of offsets that were read under the current position."""
     position, starts = state.position, state.epoch_starts
     if position is None:
         return

@@ -156,8 +156,8 @@ class RetriedErrors:
         ``is_rebalance`` is that of `REBALANCES` by itself.
         """
         is_rebalance = is_rebalance or getattr(error, "code", None) in REBALANCES
-        others = [each for each in self.failing if each.stage is not stage]
-        before = next((each for each in self.failing if each.stage is stage), None)
+        others = [failure for failure in self.failing if failure.stage is not stage]
+        before = next((failure for failure in self.failing if failure.stage is stage), None)
         if before is None:
             since_ms = now_ms if begun_ms is None else begun_ms
             now = RetriedError(
@@ -182,7 +182,7 @@ class RetriedErrors:
         self._worked.add(stage)
         if not self.failing:
             return
-        ended = next((each for each in self.failing if each.stage is stage), None)
+        ended = next((failure for failure in self.failing if failure.stage is stage), None)
         self.ended(stage)
         if ended is not None and ended.warned:
             lasted_s = (now_ms - ended.since_ms) / 1000
@@ -191,17 +191,18 @@ class RetriedErrors:
     def ended(self, stage: Stage) -> None:
         """Note that no more attempts are made."""
         if self.failing:
-            self.failing = tuple(each for each in self.failing if each.stage is not stage)
+            self.failing = tuple(failure for failure in self.failing if failure.stage is not stage)
 
     # --- any thread -------------------------------------------------------------------------------
 
-    def known(self, now_ms: int) -> RetriedError | None:
+    def timeout_reason(self, now_ms: int) -> RetriedError | None:
         """Return the reason for a call whose time is up."""
         return next(
             (
-                each
-                for each in self.failing
-                if self._is_lasting(each, now_ms) or not (each.has_worked or each.is_rebalance)
+                failure
+                for failure in self.failing
+                if self._is_lasting(failure, now_ms)
+                or not (failure.has_worked or failure.is_rebalance)
             ),
             None,
         )
@@ -210,10 +211,10 @@ class RetriedErrors:
         """Return the reason if no call needs to wait any longer."""
         return next(
             (
-                each
-                for each in self.failing
-                if not (each.has_worked or each.is_rebalance)
-                and now_ms - each.since_ms >= self._bootstrap_timeout_ms
+                failure
+                for failure in self.failing
+                if not (failure.has_worked or failure.is_rebalance)
+                and now_ms - failure.since_ms >= self._bootstrap_timeout_ms
             ),
             None,
         )
@@ -235,4 +236,4 @@ class RetriedErrors:
         return now_ms - reason.since_ms >= limit_ms
 
     def __repr__(self) -> str:
-        return f"<RetriedErrors {[each.stage.name for each in self.failing]}>"
+        return f"<RetriedErrors {[failure.stage.name for failure in self.failing]}>"

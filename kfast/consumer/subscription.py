@@ -59,7 +59,7 @@ class Subscription:
 
     def choose(
         self,
-        wanted: SubscriptionType,
+        subscription_type: SubscriptionType,
         topics: Collection[str] = (),
         pattern: re.Pattern[str] | SubscriptionPattern | None = None,
         listener: object = None,
@@ -71,15 +71,15 @@ class Subscription:
         IllegalStateError
             There is one of another type.
         """
-        if self.type not in (SubscriptionType.NONE, wanted):
+        if self.type not in (SubscriptionType.NONE, subscription_type):
             raise IllegalStateError(
-                f"{wanted.value} after {self.type.value}",
+                f"{subscription_type.value} after {self.type.value}",
                 cause="subscribing to topics, to a pattern and assigning partitions exclude "
                 "one another",
                 hint="call unsubscribe() first",
             )
         names = frozenset(topics)
-        self.type = wanted
+        self.type = subscription_type
         self.topics = names
         self.broker_pattern = pattern if isinstance(pattern, SubscriptionPattern) else None
         self.pattern = None if isinstance(pattern, SubscriptionPattern) else pattern
@@ -108,5 +108,5 @@ class Subscription:
 
     def __repr__(self) -> str:
         pattern = self.pattern or self.broker_pattern
-        what = pattern.pattern if pattern is not None else sorted(self.topics)
-        return f"<Subscription {self.type.name} {what}>"
+        topics = pattern.pattern if pattern is not None else sorted(self.topics)
+        return f"<Subscription {self.type.name} {topics}>"

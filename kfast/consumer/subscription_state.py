@@ -451,15 +451,17 @@ class SubscriptionState:
 
     def deliveries(self, fetched: Sequence[Fetched]) -> list[Delivery]:
         """Return per fetch whether its records may be handed out now."""
-        found = []
+        deliveries = []
         with self.lock:
             for fetch in fetched:
                 state = self._partitions.get(fetch.topic_partition)
                 if state is None or state.version != fetch.version:
-                    found.append(Delivery.STALE)
+                    deliveries.append(Delivery.STALE)
                 else:
-                    found.append(Delivery.DELIVERABLE if state.is_deliverable else Delivery.PAUSED)
-        return found
+                    deliveries.append(
+                        Delivery.DELIVERABLE if state.is_deliverable else Delivery.PAUSED
+                    )
+        return deliveries
 
     def partitions_in(self, fetch_state: FetchState) -> list[TopicPartition]:
         """Return the partitions in one of the states that are not FETCHING, oldest first."""
@@ -504,11 +506,11 @@ class SubscriptionState:
         """Return where offsets to commit were read; those that are not known to be are left out."""
         read = self.partition_states.read_offsets
         with self.lock:
-            found = {
+            origins = {
                 tp: read.origin(tp, offset, self._partitions.get(tp))
                 for tp, offset in offsets.items()
             }
-        return {tp: origin for tp, origin in found.items() if origin is not None}
+        return {tp: origin for tp, origin in origins.items() if origin is not None}
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
         """Return the high watermark of the last response, None when unknown or not assigned."""

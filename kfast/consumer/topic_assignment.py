@@ -77,16 +77,18 @@ class TopicAssignmentManager:
                 if kind is SubscriptionType.USER_ASSIGNED
                 else subscriptions.subscription()
             )
-            wanted = subscriptions.metadata_topics()
+            metadata_topics = subscriptions.metadata_topics()
             if kind in _FOLLOWS_TOPICS and not self._has_group:
                 change = self._assign(topics, cluster)
         if change is not None:
             logger.info("Reading %d partitions of %d topics (%d added, %d removed)", *change)
             self._wakeup.signal()
         is_pattern = kind is SubscriptionType.AUTO_PATTERN
-        self._metadata.read_topics = wanted | self._matching_errors() if is_pattern else None
+        self._metadata.read_topics = (
+            metadata_topics | self._matching_errors() if is_pattern else None
+        )
         if is_new:
-            self._metadata.set_topics(None if is_pattern else wanted)
+            self._metadata.set_topics(None if is_pattern else metadata_topics)
         self._report_topic_errors(topics)
         self._note_retried_errors(topics, now_ms)
         if kind is SubscriptionType.USER_ASSIGNED:
@@ -113,13 +115,13 @@ class TopicAssignmentManager:
         self, topics: set[str] | frozenset[str], cluster: Cluster
     ) -> tuple[int, int, int, int] | None:
         """Assign all partitions of these topics; return the numbers of a change, for the log."""
-        wanted = {tp for topic in topics for tp in cluster.topic_partitions(topic)}
+        partitions = {tp for topic in topics for tp in cluster.topic_partitions(topic)}
         current = self._subscriptions.assigned_partitions()
-        if wanted == current:
+        if partitions == current:
             return None
-        self._subscriptions.assign_from_subscribed(sorted(wanted), keeps_positions=True)
-        count = len({tp.topic for tp in wanted})
-        return len(wanted), count, len(wanted - current), len(current - wanted)
+        self._subscriptions.assign_from_subscribed(sorted(partitions), keeps_positions=True)
+        count = len({tp.topic for tp in partitions})
+        return len(partitions), count, len(partitions - current), len(current - partitions)
 
     def _report_topic_errors(self, topics: set[str] | frozenset[str]) -> None:
         """Have errors of topics that cannot be read raised, for as long as they last."""

@@ -184,14 +184,14 @@ class TopicLookupManager:
             lookup.result.complete(merged.topics)
 
     @staticmethod
-    def _incomplete(lookup: _Lookup, found: Mapping[str, TopicMetadata], now_ms: int) -> None:
+    def _incomplete(lookup: _Lookup, topics: Mapping[str, TopicMetadata], now_ms: int) -> None:
         if not lookup.incomplete_responses:
             lookup.incomplete_since_ms = now_ms
-        lookup.incomplete = found
+        lookup.incomplete = topics
         lookup.incomplete_responses += 1
         is_long = now_ms - lookup.incomplete_since_ms >= UNKNOWN_MS
         if is_long and lookup.incomplete_responses >= UNKNOWN_RESPONSES:
-            lookup.result.complete(found)
+            lookup.result.complete(topics)
         else:
             lookup.not_before_ms = now_ms + UNKNOWN_MS // (UNKNOWN_RESPONSES - 1)
 
@@ -215,9 +215,9 @@ class TopicLookupManager:
 
 
 def _timed_out(lookup: _Lookup) -> KafkaError:
-    what = "the topics" if lookup.topics is None else ", ".join(sorted(lookup.topics))
+    names = "the topics" if lookup.topics is None else ", ".join(sorted(lookup.topics))
     return KafkaTimeoutError(
-        f"no metadata of {what} within the timeout",
+        f"no metadata of {names} within the timeout",
         cause=None if lookup.last_error is None else str(lookup.last_error).splitlines()[0],
         hint="check bootstrap_servers and the brokers",
     )

@@ -196,8 +196,8 @@ class TopicPartitionState:
         """Return how many bytes a Fetch asks for: no more than there probably are up to the end."""
         if self.fetch_end is None or self.bytes_per_offset == inf:
             return most
-        wanted = (self.fetch_end - self.fetch_offset) * self.bytes_per_offset
-        return min(most, int(wanted) + FETCH_END_SLACK)
+        left_bytes = (self.fetch_end - self.fetch_offset) * self.bytes_per_offset
+        return min(most, int(left_bytes) + FETCH_END_SLACK)
 
     def note_fetched(self, next_offset: int, nbytes: int) -> None:
         """Continue to fetch there; so many bytes came before."""

@@ -22,10 +22,10 @@ UNKNOWN_MS: Final = 1_000
 UNKNOWN_RESPONSES: Final = 3
 
 
-def unknown_partition(tp: TopicPartition, known: Collection[int]) -> UnknownTopicOrPartitionError:
+def unknown_partition(tp: TopicPartition, numbers: Collection[int]) -> UnknownTopicOrPartitionError:
     """Return the error for a partition that its topic does not have."""
     return UnknownTopicOrPartitionError(
-        f"{partition_range(tp.topic, known)}: there is no partition {tp.partition}",
+        f"{partition_range(tp.topic, numbers)}: there is no partition {tp.partition}",
         hint="name only partitions that exist",
         topic=tp.topic,
         partition=tp.partition,
@@ -34,17 +34,17 @@ def unknown_partition(tp: TopicPartition, known: Collection[int]) -> UnknownTopi
 
 def is_unknown(metadata: Metadata, tp: TopicPartition) -> bool:
     """Return whether the last metadata is without this partition; any thread."""
-    known = metadata.cluster.partitions_for_topic(tp.topic)
-    if known is None:
+    numbers = metadata.cluster.partitions_for_topic(tp.topic)
+    if numbers is None:
         return metadata.topic_errors.get(tp.topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return tp.partition not in known
+    return tp.partition not in numbers
 
 
 def unknown_error(metadata: Metadata, tp: TopicPartition) -> UnknownTopicOrPartitionError:
     """Return the error for a partition that `is_unknown`; any thread."""
-    known = metadata.cluster.partitions_for_topic(tp.topic)
-    if known is not None:
-        return unknown_partition(tp, known)
+    numbers = metadata.cluster.partitions_for_topic(tp.topic)
+    if numbers is not None:
+        return unknown_partition(tp, numbers)
     return UnknownTopicOrPartitionError(
         f'no topic "{tp.topic}" on this cluster',
         hint="create it first, or check that this user may describe it",

@@ -123,7 +123,7 @@ class UnsupportedVersionError(KafkaError):
 
         The message names the broker by ``address`` if that is known.
         """
-        wanted = f"versions {client_range[0]} to {client_range[1]}"
+        versions = f"versions {client_range[0]} to {client_range[1]}"
         offered = (
             "the broker does not offer this API"
             if broker_range is None
@@ -131,7 +131,7 @@ class UnsupportedVersionError(KafkaError):
         )
         broker = address or f"broker {node}"
         return cls(
-            f"{broker} does not support {api} {wanted}",
+            f"{broker} does not support {api} {versions}",
             cause=offered,
             hint=hint or "upgrade the broker, or leave out what needs this API",
             node=node,

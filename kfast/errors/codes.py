@@ -416,7 +416,7 @@ ERROR_TABLE: Final[Mapping[int, ErrorCode]] = MappingProxyType({row.code: row fo
 
 
 def error_info(code: int) -> ErrorCode:
-    """Return what is known of a code; one not in the table counts as UNKNOWN_SERVER_ERROR."""
+    """Return the row of a code; one not in the table counts as UNKNOWN_SERVER_ERROR."""
     return ERROR_TABLE.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

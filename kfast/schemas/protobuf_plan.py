@@ -82,7 +82,7 @@ class FieldCode(IntEnum):
 class MessageKind(IntEnum):
     """Whose row a message is; the numbers are those of ``protobuf_fields.pxd``."""
 
-    PART = 0
+    NESTED = 0
     ROW = 1
     WRAPPER = 2
 
@@ -307,7 +307,7 @@ class _Compiler:
         is_repeated = column.field.is_repeated
         below = node + is_repeated
         if role is Role.MESSAGE:
-            kind = MessageKind.ROW if is_repeated else MessageKind.PART
+            kind = MessageKind.ROW if is_repeated else MessageKind.NESTED
             inner = self.message(
                 kind, below, list(_members(column.children, below)), column.message
             )

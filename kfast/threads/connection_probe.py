@@ -56,8 +56,8 @@ class ProbeStep:
 
     name: str
     ms: int
-    found: str
-    """What it found, for people; empty if it failed."""
+    outcome: str
+    """Its success in words, such as the addresses of a name; empty if it failed."""
     error: KafkaError | None = None
 
 

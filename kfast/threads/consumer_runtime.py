@@ -523,7 +523,7 @@ class ConsumerRuntime:
 def make_login_parts(
     config: ConsumerConfig, clock: Clock, on_done: Callable[[], None]
 ) -> tuple[LoginWorker | None, SaslLogins | None]:
-    """Return what logs the connections in, None for a security protocol without SASL.
+    """Return the worker and the log-ins of connections, None for a security protocol without SASL.
 
     ``on_done`` wakes the thread that drives the connections. What this needs is imported only where
     it is used: it loads OpenSSL, and for a token endpoint HTTP and TLS.

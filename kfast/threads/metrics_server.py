@@ -37,13 +37,13 @@ def metrics_address(text: str) -> tuple[str, int]:
 
     Raises ``ConfigurationError`` if it is none.
     """
-    found = _ADDRESS.fullmatch(text)
-    if found is None or int(found[3]) > 65_535:
+    address = _ADDRESS.fullmatch(text)
+    if address is None or int(address[3]) > 65_535:
         raise ConfigurationError(
             f"metrics = {text}: not an address to serve at",
             hint=":9400 for this machine alone, or HOST:9400 (0.0.0.0:9400 for all interfaces)",
         )
-    return found[1] or found[2] or LOOPBACK, int(found[3])
+    return address[1] or address[2] or LOOPBACK, int(address[3])
 
 
 class MetricsServer:

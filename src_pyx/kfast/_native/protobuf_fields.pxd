@@ -63,7 +63,7 @@ cdef enum FieldCode:
     FIELD_PACKED = 20
 
 cdef enum MessageKind:
-    MESSAGE_PART = 0        # of the row of the message around it
+    MESSAGE_NESTED = 0      # of the row of the message around it
     MESSAGE_ROW = 1         # a row of its own: a value, an item of a list, an entry of a map
     MESSAGE_WRAPPER = 2
 

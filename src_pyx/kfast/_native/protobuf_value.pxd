@@ -101,7 +101,7 @@ cdef inline int32_t list_indexes(ColumnBuilders b, const Run* run, int32_t* inde
     cdef int32_t known = 0
     cdef int32_t level
     for level in range(run.depth + 1):
-        if run.frames[level].message.kind != MESSAGE_PART:
+        if run.frames[level].message.kind != MESSAGE_NESTED:
             known = add_index(
                 b, run.frames[level].message.node, run.frames[level].row, indexes, known)
     if run.is_item:

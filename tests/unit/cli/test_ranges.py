@@ -46,9 +46,9 @@ class Cluster:
     def unknown_topic_error(self, topic: str) -> KafkaError:
         return KafkaError(f"no {topic}")
 
-    def log_offsets(self, *wanted: Mapping[TopicPartition, int]) -> list[dict[Any, Any]]:
-        self.asked.append([[*{*each.values()}] for each in wanted])
-        return [{tp: self._offset(tp, ms) for tp, ms in each.items()} for each in wanted]
+    def log_offsets(self, *timestamps: Mapping[TopicPartition, int]) -> list[dict[Any, Any]]:
+        self.asked.append([[*{*each.values()}] for each in timestamps])
+        return [{tp: self._offset(tp, ms) for tp, ms in each.items()} for each in timestamps]
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {tp: self.high.get(tp, ENDS[tp]) for tp in partitions}

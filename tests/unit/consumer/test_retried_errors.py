@@ -59,16 +59,16 @@ def test_the_first_stage_that_fails_is_the_reason() -> None:
     retries = errors_of()
     retries.failed(Stage.COMMITTED_OFFSETS, MOVED, BEGUN_MS)
     retries.failed(Stage.COORDINATOR, LOADING, BEGUN_MS + 1)
-    assert "COORDINATOR_LOAD_IN_PROGRESS" in (cause(retries.known(BEGUN_MS + 1)) or "")
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in (cause(retries.timeout_reason(BEGUN_MS + 1)) or "")
     retries.ended(Stage.COORDINATOR)
-    assert (cause(retries.known(BEGUN_MS + 1)) or "").startswith("it moved")
+    assert (cause(retries.timeout_reason(BEGUN_MS + 1)) or "").startswith("it moved")
 
 
 def test_what_never_worked_is_known_at_once_and_certain_after_bootstrap_timeout_ms() -> None:
     """Y-03: then waiting for it does not help any call."""
     retries = errors_of(bootstrap_timeout_ms=5_000)
     retries.failed(Stage.COORDINATOR, LOADING, BEGUN_MS)
-    assert retries.known(BEGUN_MS) is not None
+    assert retries.timeout_reason(BEGUN_MS) is not None
     assert retries.certain(BEGUN_MS + 4_999) is None
     reason = retries.certain(BEGUN_MS + 5_000)
     assert reason is not None
@@ -83,8 +83,8 @@ def test_what_worked_before_is_never_certain() -> None:
     retries = errors_of()
     retries.succeeded(Stage.COORDINATOR, BEGUN_MS)
     retries.failed(Stage.COORDINATOR, LOADING, BEGUN_MS)
-    assert retries.known(BEGUN_MS + NOTICE_MS - 1) is None
-    assert retries.known(BEGUN_MS + NOTICE_MS) is not None
+    assert retries.timeout_reason(BEGUN_MS + NOTICE_MS - 1) is None
+    assert retries.timeout_reason(BEGUN_MS + NOTICE_MS) is not None
     assert retries.certain(BEGUN_MS + 10_000_000) is None
 
 
@@ -95,6 +95,6 @@ def test_a_rebalance_may_take_the_session_timeout() -> None:
     waiting = KafkaError("JoinGroup is not answered")
     retries.failed(Stage.MEMBERSHIP, waiting, BEGUN_MS + 4_000, is_rebalance=True)
     assert retries.failing[0].error is waiting
-    assert retries.known(BEGUN_MS + 9_999) is None
-    assert retries.known(BEGUN_MS + 10_000) is not None
+    assert retries.timeout_reason(BEGUN_MS + 9_999) is None
+    assert retries.timeout_reason(BEGUN_MS + 10_000) is not None
     assert retries.certain(BEGUN_MS + 10_000_000) is None

@@ -45,20 +45,20 @@ def subscribed_partitions(
 ) -> dict[str, list[TopicPartition]]:
     """Return the partitions of every subscribed topic that has any, in order of name and number."""
     topics = sorted({topic for member in members for topic in member.topics})
-    found = ((topic, cluster.topic_partitions(topic)) for topic in topics)
-    return {topic: partitions for topic, partitions in found if partitions}
+    by_topic = ((topic, cluster.topic_partitions(topic)) for topic in topics)
+    return {topic: partitions for topic, partitions in by_topic if partitions}
 
 
 def subscribers(
     topics: Iterable[str], members: Sequence[GroupMember]
 ) -> dict[str, list[GroupMember]]:
     """Return the subscribers of each topic, in the order of ``members``."""
-    found: dict[str, list[GroupMember]] = {topic: [] for topic in topics}
+    by_topic: dict[str, list[GroupMember]] = {topic: [] for topic in topics}
     for member in members:
         for topic in dict.fromkeys(member.topics):
-            if topic in found:
-                found[topic].append(member)
-    return found
+            if topic in by_topic:
+                by_topic[topic].append(member)
+    return by_topic
 
 
 def replica_racks(cluster: Cluster, tp: TopicPartition) -> Racks:

@@ -43,9 +43,9 @@ class TopicShare:
         self.left = dict.fromkeys(racks)
         self._given = dict.fromkeys(consumers, 0)
         self._quota, self._extra = divmod(len(racks), len(consumers))
-        wanted = {rack for rack in consumers.values() if rack}
+        member_racks = {rack for rack in consumers.values() if rack}
         every = frozenset[str]().union(*racks.values())
-        self.needs_racks = not wanted.isdisjoint(every) and any(
+        self.needs_racks = not member_racks.isdisjoint(every) and any(
             some != every for some in racks.values()
         )
 

@@ -104,23 +104,23 @@ def _resolve(value: object) -> ConsumerPartitionAssignor:
                 hint=f'did you mean "{near}"?' if near else "pass the class of one of your own",
             )
         return ASSIGNORS[value]()
-    made: Any = value
+    assignor: Any = value
     if isinstance(value, type):
         try:
-            made = value()
+            assignor = value()
         except Exception as error:
             raise ConfigurationError(
                 f"{_SETTING}: {value.__name__} cannot be created without arguments",
                 cause=f"{type(error).__name__}: {error}",
                 hint="pass an instance",
             ) from error
-    return _checked(made)
+    return _checked(assignor)
 
 
-def _checked(made: Any) -> ConsumerPartitionAssignor:
-    shown = type(made).__name__
-    missing = [name for name in _METHODS if not callable(getattr(made, name, None))]
-    name = getattr(made, "name", None)
+def _checked(assignor: Any) -> ConsumerPartitionAssignor:
+    shown = type(assignor).__name__
+    missing = [name for name in _METHODS if not callable(getattr(assignor, name, None))]
+    name = getattr(assignor, "name", None)
     if not isinstance(name, str) or not name:
         missing.insert(0, "name")
     if missing:
@@ -131,7 +131,7 @@ def _checked(made: Any) -> ConsumerPartitionAssignor:
             if name in ASSIGNORS
             else "derive it from kfast.ConsumerPartitionAssignor",
         )
-    protocols = getattr(made, "supported_protocols", None)
+    protocols = getattr(assignor, "supported_protocols", None)
     if not isinstance(protocols, frozenset | set) or not all(
         isinstance(protocol, RebalanceProtocol) for protocol in protocols
     ):
@@ -139,5 +139,5 @@ def _checked(made: Any) -> ConsumerPartitionAssignor:
             f"{_SETTING}: {shown}.supported_protocols is not a set of kfast.RebalanceProtocol",
             found=repr(protocols),
         )
-    result: ConsumerPartitionAssignor = made
+    result: ConsumerPartitionAssignor = assignor
     return result
