@@ -56,7 +56,9 @@ def run_program(body: Callable[[], object], failed: Callable[[KafkaError], int] 
             status = failed(error)
         except KeyboardInterrupt:
             status = _STATUS[signal.SIGINT]
-        except SystemError as error:  # from a deallocator in C that met a signal's exception
+        except (SystemError, RuntimeError) as error:
+            # A deallocator in C, or the ``__set_name__`` of a class that is being made, met the
+            # signal's exception.
             if isinstance(error.__cause__, KeyboardInterrupt):
                 status = _STATUS[signal.SIGINT]
             elif not isinstance(error.__cause__, SystemExit):

@@ -17,6 +17,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(argv)
     except KeyboardInterrupt:  # while modules were imported
         return _INTERRUPTED
+    except RuntimeError as error:  # likewise, while a class was made: ``__set_name__`` wraps it
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            return _INTERRUPTED
+        raise
 
 
 def program() -> NoReturn:

@@ -69,6 +69,8 @@ class Forks:
         """Return the exit status of ``kfast read``, and the seconds after the signal."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        for stream in (".1", ".2"):  # a signal may come before the process has opened them
+            self._output.with_suffix(stream).write_bytes(b"")
         line = json.dumps([["read", "-b", self._servers, *words], str(self._output)])
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()

@@ -98,6 +98,22 @@ def test_a_signal_in_a_deallocator_in_c(number: signal.Signals) -> None:
         run_program(lambda: Raising(SystemError("something else")))
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_while_a_class_is_made(number: signal.Signals) -> None:
+    """As while modules are imported: Python 3.11 gives the exception another class."""
+
+    class Member:
+        def __set_name__(self, owner: type, name: str) -> None:
+            signal.raise_signal(number)
+
+    def body() -> None:
+        type("Owner", (), {"member": Member()})
+
+    assert run_program(body) == SIGNALS[number]
+    with pytest.raises(RuntimeError, match="something else"):
+        run_program(lambda: Raising(RuntimeError("something else")))
+
+
 def test_an_error_that_ctrl_c_became(capsys: pytest.CaptureFixture[str]) -> None:
     def body() -> None:
         try:
