@@ -18,6 +18,9 @@ FLAKY: Final[dict[str, str]] = {
     "tests/spark/": "Spark's JVM and its Python processes share two processors with brokers",
     "tests/integration/": "brokers of Apache Kafka elect leaders and end sessions in real time",
     "tests/end_to_end/": "consumers have promises in real time, on a machine that may be busy",
+    "tests/unit/security/test_token_endpoint.py::test_answers_that_are_wrong": (
+        "an endpoint that is silent is refused within a second"
+    ),
 }
 """The reason, by a folder with its ``/``, or the id of a test without its parameters."""
 

@@ -27,7 +27,7 @@ from pyiceberg.catalog import load_catalog
 from kfast.table.iceberg_catalog import load_iceberg
 from tests.unit.table.iceberg_tables import NAME, catalog
 
-KILLS = soaking(10, 40)
+KILLS = soaking(20, 40)
 LOG = "kfast.table.iceberg_log:IcebergLog"
 PENDING = "kfast.table.pending:PendingFiles"
 HOUR_MS = 3_600_000
@@ -216,4 +216,4 @@ def test_runs_that_die_at_any_instant_are_finished_by_the_next(
         assert processes.run(words) == 0
         assert processes.run(words) == 0
         check(table, truth)
-    assert killed > KILLS // 6, "some of them were not at their end yet"
+    assert killed > KILLS // 3, "most of them were not at their end yet"

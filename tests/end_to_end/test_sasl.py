@@ -30,7 +30,6 @@ from kfast.testing.faults import EditResponse, NeverAnswer, TopLevelError
 from kfast.testing.sasl import SaslListener
 from tests.end_to_end.stage import Stage, eventually, read
 from tests.end_to_end.virtual import make_cluster
-from tests.promptness import PROMPT_S
 from tests.unit.security.tls.authority import ca_pem, server_context
 
 PACKAGE = str(Path(kfast.__file__).parent)
@@ -119,7 +118,7 @@ def test_a_provider_that_hangs_delays_no_close() -> None:
             consumer.partitions_for_topic("t")
         begun = time.monotonic()
         consumer.close()
-        assert time.monotonic() - begun < PROMPT_S
+        assert time.monotonic() - begun < 2
     release.set()
 
 
@@ -138,7 +137,7 @@ def test_close_waits_for_no_log_in(api: int, nth: int) -> None:
         eventually(lambda: len([e for e in cluster.requests if e.api_key == api]) >= nth)
         begun = time.monotonic()
         consumer.close()
-        assert time.monotonic() - begun < PROMPT_S
+        assert time.monotonic() - begun < 2
 
 
 def test_a_provider_that_fails_is_named() -> None:
@@ -205,7 +204,7 @@ def test_a_refusal_is_raised_within_its_time_by_every_call() -> None:
             begun = time.monotonic()
             with pytest.raises(SaslAuthenticationError, match='login failed for user "app"'):
                 call(consumer)
-            assert time.monotonic() - begun < PROMPT_S
+            assert time.monotonic() - begun < 2
         sasl = stage.cluster.sasl
         assert sasl is not None
         assert sasl.refusals == 2  # the consumer's, and that of read_topic

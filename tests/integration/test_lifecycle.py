@@ -34,7 +34,6 @@ from tests.integration.support import (
     unique,
     until,
 )
-from tests.promptness import PROMPT_S
 
 pytestmark = pytest.mark.integration
 
@@ -287,7 +286,7 @@ def test_ctrl_c(kafka: LocalKafka, topic: str, writer: KafkaWriter, call: str) -
             process.send_signal(signal.SIGINT)
             began = time.monotonic()
             assert process.stdout.readline() == "interrupted\n"
-            assert time.monotonic() - began < PROMPT_S
+            assert time.monotonic() - began < 1
             writer.write(topic, [b"next"])
             process.stdin.write("\n")
             process.stdin.flush()
