@@ -6,8 +6,9 @@ are: a command that lists topics does not load what reads records.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from kfast._base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from kfast._native.column_text import ColumnTexts
@@ -117,10 +118,4 @@ def internals_of(consumer: KafkaConsumer) -> ConsumerInternals:
 
 
 if not TYPE_CHECKING:  # a type checker would take every misspelt name for one of these
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-        globals()[name] = value  # found without this function from now on
-        return value
+    __getattr__ = lazy_names(__name__, _HOMES)

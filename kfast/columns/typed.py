@@ -32,10 +32,10 @@ from kfast.columns.nested import NestedColumn
 from kfast.columns.spans import masked_array, object_array, read_only
 from kfast.columns.text import StringColumn
 from kfast.columns.uuid import UuidColumn
-from kfast.schemas.types import DataType, Kind, SchemaField
+from kfast.schemas.types import DataType, Kind
 
 if TYPE_CHECKING:
-    from kfast._native.builders import Built
+    pass
 
 
 class DictionaryColumn(NestedColumn):
@@ -380,11 +380,6 @@ _CLASSES: Final[dict[Kind, type[NestedColumn]]] = {
     Kind.STRUCT: StructColumn,
     Kind.NULL: NullColumn,
 }
-
-
-def typed_column(field: SchemaField, built: Built) -> Any:
-    """Return the column of what ``_native.builders`` has finished."""
-    return column_of(ColumnData.of_built(field, built))
 
 
 def column_of(node: ColumnData) -> Any:

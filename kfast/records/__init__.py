@@ -7,8 +7,9 @@ from here; each is loaded when it is first used, since NumPy takes long to impor
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from kfast._base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from kfast.columns.bytes import BytesColumn
@@ -77,10 +78,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a type checker would take every misspelt name for one of these
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-        globals()[name] = value  # found without this function from now on
-        return value
+    __getattr__ = lazy_names(__name__, _HOMES)

@@ -187,11 +187,6 @@ class Ingest:
         if consumer is not None:
             consumer.wakeup()
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether `stop` was called."""
-        return self._is_stopping
-
     def plan(self) -> list[PlannedRange]:
         """Return the ranges that a run would write now; nothing is written."""
         with KafkaConsumer(config=self._settings) as consumer:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kfast._native.builder_operations import build
-from kfast.columns.typed import typed_column
+from kfast.columns.column_data import ColumnData
+from kfast.columns.typed import column_of
 from kfast.schemas.layout import constant_bytes, layout
 from kfast.schemas.schema import Schema
 from kfast.schemas.types import SchemaField
@@ -20,4 +21,4 @@ def typed(schema: object, rows: Sequence[Any]) -> Any:
     ]
     built, _errors, results, _is_full, _size = build(layout(root), steps)
     assert not any(results)
-    return typed_column(root, built)
+    return column_of(ColumnData.of_built(root, built))
